@@ -148,11 +148,6 @@ def test_the_doctor_names_each_damaged_unit_and_entry(kind, writer) -> None:
     assert looked_at > 3
 
 
-SEED = 7
-SHAPES = ("small", "classic", "expired", "ext", "recut")
-COMPARED = ("log-end", "queues", "index-files")
-
-
 def names(read, look):
     path, other = Path(read.path), Path(look.path)
     return path in (other, other.parent) or other.parent == path.parent or other in path.parents
@@ -160,8 +155,8 @@ def names(read, look):
 
 def check_look(trials: Trials, chosen: int, of: int) -> int:
     count = 0
-    for number, trial in enumerate(each_kind(SEED)):
-        if number % of != chosen or trial.shape not in SHAPES:
+    for number, trial in enumerate(each_kind(7)):
+        if number % of != chosen or trial.shape not in ("small", "classic", "expired", "ext", "recut"):
             continue
         try:
             root = trials.damaged(trial).root
@@ -183,7 +178,7 @@ def check_look(trials: Trials, chosen: int, of: int) -> int:
         for each in look.diagnosis.findings:
             if each.check == "index-files" and is_lost:
                 continue  # entries that lead to where the log is lost are no damage of the index
-            if each.check in COMPARED and each.severity is Severity.ERROR and not each.more:
+            if each.check in ("log-end", "queues", "index-files") and each.severity is Severity.ERROR and not each.more:
                 assert any(names(other, each) for other in read), f"{trial}: {each.where}: {each.what}"
         # What is left of samples is of queues of which the reading says nothing.
         left = [each for each in joined if each.known is Known.SAMPLED and each.kind is Kind.MISSING_UNIT]

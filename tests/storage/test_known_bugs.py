@@ -91,9 +91,6 @@ def test_an_index_of_another_log_covers_nothing(tmp_path) -> None:  # rmq#8041
     assert any("do not belong to this log" in problem for problem in store.problems)
 
 
-G2 = ("g2-hosts", "g2-dledger-mixed")
-
-
 def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
     for number in range(count):
         writer.append("T", b"x" * 30, keys=f"{name}{number} all", unique_key=f"u{name}{number}", tags="t")
@@ -181,7 +178,7 @@ def test_many_unreadable_newest_hits_do_not_hide_an_older_one(tmp_path) -> None:
     assert (answer.physical_offsets, answer.search.refused) == ((wanted.physical_offset,), 700)
 
 
-@pytest.mark.parametrize("name", G2)
+@pytest.mark.parametrize("name", ["g2-hosts", "g2-dledger-mixed"])
 def test_every_recorded_offset_id_resolves_and_no_other_host_does(tmp_path, name) -> None:
     """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
     folder = GOLDEN / "g2" / name

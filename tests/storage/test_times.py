@@ -256,11 +256,10 @@ def as_ranges(numbers):
     return tuple(zip(ordered[::2], ordered[1::2], strict=False))
 
 
-disjoint = st.sets(st.integers(0, LENGTH)).map(as_ranges)
 touching = st.lists(st.integers(1, 5), max_size=6).map(
     lambda sizes: tuple((sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes)))
 )
-ranges = disjoint | touching
+ranges = st.sets(st.integers(0, LENGTH)).map(as_ranges) | touching
 
 
 def members(found):

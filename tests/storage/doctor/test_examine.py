@@ -126,7 +126,6 @@ def test_while_a_broker_runs_nothing_is_to_be_typed_that_it_would_refuse(tmp_pat
     assert line == f"rm {writer.root}/checkpoint && rocketlens rebuild all {writer.root}"
 
 
-TIME = "20260102030405"
 MOMENT = 1_767_323_045.9
 """The same moment in seconds, at the end of its second."""
 
@@ -138,7 +137,7 @@ def rebuilt(tmp_path):
     writer.close()
     with (tmp_path / "consumequeue" / "T" / "1" / f"{1000:020d}").open("r+b") as file:
         file.truncate(980)
-    (tmp_path / f"consumequeue.bak-{TIME}").mkdir()
+    (tmp_path / "consumequeue.bak-20260102030405").mkdir()
     for path in tmp_path.rglob("*"):
         os.utime(path, (MOMENT, MOMENT))
     return tmp_path

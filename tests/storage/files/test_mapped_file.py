@@ -72,7 +72,9 @@ def test_a_range_is_read_exactly_or_refused(ten: MappedFile, position: int, leng
     if position >= 0 and length >= 0 and position + length <= 10:
         assert bytes(ten.read(position, length)) == b"0123456789"[position : position + length]
     else:
-        with pytest.raises(TruncatedFile):
+        with pytest.raises(
+            TruncatedFile, match=rf"ten.*a file of 10 bytes.*expected {length} bytes at position {position}"
+        ):
             ten.read(position, length)
 
 
@@ -97,13 +99,6 @@ def test_data_and_holes_alternate_over_the_whole_file(tmp_path: Path) -> None:
     second = file.first_data(hole)
     assert first <= 2 * mebibyte < hole <= second <= 6 * mebibyte < file.first_hole(second)
     assert (file.first_data(file.first_hole(second)), file.first_data(file.size)) == (file.size, file.size)
-
-
-def test_cold_bytes_are_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
-    monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
-    assert str(wait_of(file.read_lookup(70_000, 5))) == "file is cold at 70000"
-    assert len(file.read(70_000, 5)) == 5
 
 
 def test_files_come_in_the_order_of_their_offsets_and_the_rest_is_foreign(tmp_path: Path) -> None:
@@ -313,18 +308,13 @@ def test_a_look_up_goes_on_from_where_it_waited_once_what_is_missing_is_there() 
     assert done == ["step 0", "warm 0", "step 1", "warm 1", "end"]
 
 
-def test_a_file_that_became_shorter_is_cut(tmp_path: Path) -> None:
-    file = file_of(tmp_path / "file", b"0123456789")
-    assert not file.is_cut()
-    os.truncate(file.path, 20)
-    assert not file.is_cut()
-    os.truncate(file.path, 9)
-    assert file.is_cut()
-
-
-def test_what_was_cut_off_is_read_as_nothing(tmp_path: Path) -> None:
+def test_a_file_that_became_shorter_is_cut_and_what_was_cut_off_read_as_nothing(tmp_path: Path) -> None:
     file = file_of(tmp_path / "file", bytes(mmap.PAGESIZE) + b"0123456789")
-    assert file.peek(mmap.PAGESIZE + 8, 8) == b"89"
+    assert (file.peek(mmap.PAGESIZE + 8, 8), file.is_cut()) == (b"89", False)
+    os.truncate(file.path, mmap.PAGESIZE + 20)
+    assert not file.is_cut()
+    os.truncate(file.path, mmap.PAGESIZE + 9)
+    assert file.is_cut()
     os.truncate(file.path, mmap.PAGESIZE + 3)
     assert file.peek(mmap.PAGESIZE, 8) == b"012"
     os.truncate(file.path, 0)
@@ -345,11 +335,6 @@ def test_a_file_nobody_holds_is_let_go(tmp_path: Path) -> None:
     del held
     gc.collect()
     assert not is_mapped()
-
-
-def test_a_range_outside_says_what_was_asked_and_what_is_there(ten: MappedFile) -> None:
-    with pytest.raises(TruncatedFile, match=r"ten.*a file of 10 bytes.*expected 4 bytes at position 8"):
-        ten.read(8, 4)
 
 
 def test_a_piece_ends_where_its_file_does_and_a_head_is_whole_or_refused(tmp_path: Path) -> None:
@@ -383,11 +368,13 @@ def test_warming_reads_the_units_around_and_stays_inside(tmp_path: Path, positio
     assert file.is_hot(position, max(length, 1), 1000)
 
 
-def test_cold_bytes_can_be_brought_in_by_who_may_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = file_of(tmp_path / "file", bytes(200_000))
+def test_cold_bytes_are_not_waited_for_and_brought_in_by_who_may_wait(tmp_path, monkeypatch) -> None:
+    file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
     with monkeypatch.context() as patched:
         patched.setattr(MappedFile, "is_hot", lambda *_: False)
         wait = wait_of(file.read_lookup(150_000, 10))
+        assert str(wait) == "file is cold at 150000"
+        assert len(file.read(150_000, 10)) == 10
     wait.warm()
     assert len(at_once(file.read_lookup(150_000, 10))) == 10
 

@@ -15,10 +15,8 @@ from storage.files.mount_points import is_mount_point
 from storage.files.own_directories import HeldDirectory, hold_kept, is_writable, open_regular, open_to_append, read_own
 from storage.files.write_guard import check_outside, is_inside
 
-VOLUMES = [0o755, 0o1777, 0o2770, 0o2777]
 
-
-@pytest.mark.parametrize("mode", VOLUMES)
+@pytest.mark.parametrize("mode", [0o755, 0o1777, 0o2770, 0o2777])
 def test_files_are_kept_below_a_directory_whoever_may_write_to_it(tmp_path: Path, mode: int) -> None:
     state = tmp_path / "state"
     state.mkdir()
@@ -164,9 +162,6 @@ def test_nothing_is_appended_to_what_somebody_else_put_there(place: Path, kind: 
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-ANOTHER = 12345
-
-
 @pytest.fixture
 def both():
     with reachable_directory() as directory:
@@ -191,7 +186,7 @@ def test_a_copy_has_bytes_holes_times_and_rights(both: Path) -> None:
 
 
 @BY_ROOT
-@pytest.mark.parametrize("owner", [0, OWNER, ANOTHER])
+@pytest.mark.parametrize("owner", [0, OWNER, 12345])
 @pytest.mark.parametrize("mode", [0o600, 0o644])
 def test_a_file_of_ours_gets_no_second_name_out_of_a_directory_of_others(both: Path, owner: int, mode: int) -> None:
     os.chown(both / "store" / "x", owner, owner)

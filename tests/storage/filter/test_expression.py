@@ -27,7 +27,6 @@ from store_writer import StoreWriter
 
 EXT, FILTERS = GOLDEN / "g2" / "g2-ext", GOLDEN / "g2" / "g2-filters"
 GROUPS = ("CG_SQL_TAG", "CG_SQL_RANGE", "CG_SQL_REGION", "CG_SQL_NONE")
-MESSAGES = 1000
 BITS = BloomFilterData(112, [22, 53, 14])
 REGISTERED = ConsumerFilter("CID_abc_efg", "TopicTest", "a > 5", "SQL92", 1000, 0, 0, BITS)
 
@@ -87,7 +86,7 @@ def test_messages_older_than_a_filter_are_never_ruled_out_by_their_bitmaps(filte
             int(bytes(decode_message(record).body).removeprefix(b"message "))
             for record in pulled(filters_store, [], "FilterTopic", with_bits)
         ]
-        assert sorted(numbers) == [number for number in range(MESSAGES) if expression(number % 100)]
+        assert sorted(numbers) == [number for number in range(1000) if expression(number % 100)]
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -249,11 +248,10 @@ def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path) -> No
 
 
 VECTORS = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
-TAG_TYPES = [vector for vector in VECTORS["subscription_parse"] if vector["type"] in (None, "", "TAG")]
 
 
 def test_a_subscription_is_parsed_and_matches_as_recorded() -> None:
-    for vector in TAG_TYPES:
+    for vector in [each for each in VECTORS["subscription_parse"] if each["type"] in (None, "", "TAG")]:
         if "error" in vector:
             with pytest.raises(FilterSyntaxError):
                 parse_tag_expression(vector["subString"], vector["type"])
@@ -296,16 +294,13 @@ def test_long_values_and_long_expressions_are_cut() -> None:
     assert explain_expression(parse(many), {"a": "1"}).endswith("and 7 more conditions")
 
 
-BY_TOPIC = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
-
-
 def test_a_message_is_chosen_as_in_the_topic_it_came_from() -> None:
     for properties, is_delivered in [
         ({"RETRY_TOPIC": "A", "a": "6"}, True), ({"RETRY_TOPIC": "A", "a": "5"}, False), ({"RETRY_TOPIC": "A"}, False),
         ({"RETRY_TOPIC": "A", "a": "none"}, False), ({"RETRY_TOPIC": "B", "b": "x", "a": "1"}, True),
         ({"RETRY_TOPIC": "B", "a": "6"}, False), ({"RETRY_TOPIC": "C", "a": "1"}, True), ({"a": "1"}, True), ({}, True),
     ]:  # fmt: skip
-        chosen = RetryFilter(BY_TOPIC.get)
+        chosen = RetryFilter({"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}.get)
         assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
 
 

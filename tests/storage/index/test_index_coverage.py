@@ -22,11 +22,9 @@ from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from strategies import store_plans
 
-SLOTS = 7
-
 
 def written_with_holes(root, indexed, **options):
-    writer = StoreWriter(root, index_slots=SLOTS, index_entries=10_000, segment_size=4096, **options)
+    writer = StoreWriter(root, index_slots=7, index_entries=10_000, segment_size=4096, **options)
     for number, index in enumerate(indexed):
         writer.append("T", b"x" * 30, keys=f"k{number}", unique_key=f"u{number}", tags="t", index=index)
     return writer

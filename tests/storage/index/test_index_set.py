@@ -21,8 +21,6 @@ from storage.log.commit_log import CommitLog
 from store_files import write_file
 from store_writer import StoreWriter
 
-Span = tuple[int, int]
-
 
 def opened(writer: StoreWriter, vouched: tuple[int, int] | None = None) -> IndexSet:
     return IndexSet.open(writer.root / "index", CommitLog.open(writer.log.directories), vouched, StateCache(None))
@@ -35,7 +33,7 @@ def filled(root, count, **options):
     return writer
 
 
-def span(start: int, stop: int, *gaps: Span) -> IndexShape:
+def span(start: int, stop: int, *gaps: tuple[int, int]) -> IndexShape:
     return IndexShape(7, 5, start, stop, True, gaps)
 
 

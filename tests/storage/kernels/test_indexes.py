@@ -24,21 +24,7 @@ from strategies import KEYS
 SLOTS = 7
 
 
-def check(data: bytes, slots: int, entries: int) -> int:
-    return indexes.check_structure(Bytes(data).region, slots, entries)
-
-
 key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
-
-
-class TestCheckStructure:
-    @given(key_lists, st.data())
-    def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
-        image = bytearray(oracles.index_image(keys).to_bytes())
-        for _ in range(data.draw(st.integers(1, 3))):
-            place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
-            image[place] = data.draw(st.integers(0, 255))
-        assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
 
 
 any_offsets = st.integers(0, 4 * indexes.GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
@@ -90,24 +76,25 @@ def check_growing(data: bytes, slots: int, entries: int) -> int:
     return indexes.check_growing_structure(Bytes(data).region, slots, entries, capacity)
 
 
-class TestGrowingStructure:
-    @given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
-    def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(self, keys: list[str], slots: int) -> None:
-        image = oracles.index_image(keys[:-1], slots)
-        for content in growing_index.put_in_steps(image, f"T#{keys[-1]}", 100 * len(keys), 1_700_000_000_999):
-            counted = oracles.signed(content, 36, 4) - 1
-            assert counted >= len(keys) - 1
-            assert check_growing(content, slots, counted) == 0
+@given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
+def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(keys: list[str], slots: int) -> None:
+    image = oracles.index_image(keys[:-1], slots)
+    for content in growing_index.put_in_steps(image, f"T#{keys[-1]}", 100 * len(keys), 1_700_000_000_999):
+        counted = oracles.signed(content, 36, 4) - 1
+        assert counted >= len(keys) - 1
+        assert check_growing(content, slots, counted) == 0
 
-    @given(key_lists, st.data())
-    def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
-        image = bytearray(oracles.index_image(keys).to_bytes())
-        entries = data.draw(st.integers(1, len(keys)))
-        for _ in range(data.draw(st.integers(1, 3))):
-            place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
-            image[place] = data.draw(st.integers(0, 255))
-        expected = growing_index.first_bad_entry(bytes(image), SLOTS, entries)
-        assert check_growing(bytes(image), SLOTS, entries) == expected
+
+@given(key_lists, st.data())
+def test_damage_of_a_whole_and_of_a_growing_file_is_found_where_the_oracle_finds_it(keys: list[str], data) -> None:
+    image = bytearray(oracles.index_image(keys).to_bytes())
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
+        image[place] = data.draw(st.integers(0, 255))
+    content, count, entries = bytes(image), len(keys), data.draw(st.integers(1, len(keys)))
+    found = indexes.check_structure(Bytes(content).region, SLOTS, count)
+    assert found == oracles.first_bad_entry(content, SLOTS, count)
+    assert check_growing(content, SLOTS, entries) == growing_index.first_bad_entry(content, SLOTS, entries)
 
 
 def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
@@ -132,9 +119,6 @@ def test_no_entry_is_passed_that_no_chain_reaches(keys: list[str], slots: int, d
         hash_value = oracles.signed(content, first + 20 * number, 4)
         offset = oracles.signed(content, first + 20 * number + 4, 8)
         assert offset in oracles.walk_chain(bytes(content), slots, hash_value)
-
-
-long_key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=25)
 
 
 def check_pointers(data, slots, entries, **options):
@@ -167,7 +151,9 @@ def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) 
 
 
 @settings(max_examples=examples(50))
-@given(long_key_lists, st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data())
+@given(
+    st.lists(st.sampled_from(KEYS), min_size=1, max_size=25), st.sampled_from([1, 2, 7]), st.integers(0, 5), st.data()
+)
 def test_what_is_wrong_is_what_a_loop_finds(keys, slots, room, data) -> None:
     content = bytearray(oracles.index_image(keys, slots).to_bytes())
     for _ in range(data.draw(st.integers(0, 4))):
@@ -254,14 +240,13 @@ class Put(NamedTuple):
 
 
 stamps = st.integers(1_700_000_000_000, 1_700_000_200_000) | st.integers(-5000, 5000) | st.integers(0, 2**62)
-few_keys = st.lists(st.sampled_from(KEYS), min_size=1, max_size=4)
 
 
 @st.composite
 def put_lists(draw: st.DrawFn) -> list[Put]:
     """Records in the order of the log, whose clock steps back now and then."""
     offset, puts = FIRST, []
-    for texts in draw(st.lists(few_keys, max_size=8)):
+    for texts in draw(st.lists(st.lists(st.sampled_from(KEYS), min_size=1, max_size=4), max_size=8)):
         puts.append(Put(offset, draw(stamps), texts))
         offset += draw(st.sampled_from([1, 91, 2**31]))
     return [put for put in puts if put.physical_offset - FIRST < 2**32]

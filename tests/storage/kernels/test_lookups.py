@@ -23,7 +23,6 @@ from storage.kernels.store_view import Shortcuts
 from strategies import KEYS, TAGS, TOPICS
 
 KINDS = {"ANY": kernel.KIND_ANY, "K": kernel.KIND_KEY, "U": kernel.KIND_UNIQUE, "T": kernel.KIND_TAG}
-STEPS = 10_000
 TICK = 1000
 T0 = 1_700_000_000_000
 
@@ -39,7 +38,7 @@ class Question:
     before: int = END_OF_TIME
     limit: int = 1 << 40
     tick: int = 0
-    steps: int = STEPS
+    steps: int = 10_000
 
 
 def ask(store: KernelStore, asked: Question) -> kernel.Found:
@@ -187,7 +186,6 @@ TOPIC = "TopicTest"
 CHAIN_KEYS = ("hot", "warm", "a", "b", "Aa", "BB")
 """The last two have the same hash."""
 COPIES = 3
-UNBOUNDED = 2**62
 BEFORE_SHORTCUTS, LONG_ROW = 64, 256
 
 LOG, _PLACES = segment_at(0, *[{"keys": key} for key in CHAIN_KEYS * COPIES])
@@ -228,7 +226,7 @@ class Chain:
         return KernelStore([(0, LOG)], [file], descriptor=descriptor)
 
 
-def ask_chain(store: KernelStore, key: str, *, steps: int = UNBOUNDED, tick: int = 0) -> kernel.Found:
+def ask_chain(store: KernelStore, key: str, *, steps: int = 2**62, tick: int = 0) -> kernel.Found:
     query = kernel.KeyQuery(Asked(TOPIC, key, KeyKind.KEY, maximum_bytes=1 << 40))
     return kernel.look_up(store.view, query, tick, steps)
 

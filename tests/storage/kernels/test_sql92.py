@@ -21,7 +21,6 @@ from storage.kernels import sql92 as kernel
 from storage.kernels.sql92 import double_of, integer_of
 from strategies import property_blocks
 
-LETTERS = {True: "T", False: "F", None: "N"}
 OUTCOMES = {kernel.TRUE: "T", kernel.FALSE: "F", kernel.UNKNOWN: "N", kernel.FAILED: "E"}
 AROUND = bytes(range(1, 3)) * 40
 """What a record has around its properties: here it reads like some."""
@@ -41,7 +40,7 @@ def decided(expression, *blocks):
 def letter(expression, block):
     properties = oracles.parse_properties(oracles.decode_java(block))
     try:
-        return LETTERS[sql92_oracle.evaluate(expression.root, properties)]
+        return {True: "T", False: "F", None: "N"}[sql92_oracle.evaluate(expression.root, properties)]
     except FilterEvaluationError:
         return "E"
 

@@ -322,9 +322,6 @@ def test_a_signal_of_another_map_ends_the_process_as_ever(path: Path, act: str) 
     assert ("Bus error" in ended.stderr) == act.startswith("faulthandler")
 
 
-GUARDED = 32768
-
-
 def test_what_was_populated_and_dropped_is_there_again(descriptor: int) -> None:
     pages = FileMap(descriptor, SIZE)
     for start, stop in ((0, SIZE), (5, 6), (PAGE - 1, 3 * PAGE + 1), (SIZE, SIZE)):
@@ -352,7 +349,7 @@ def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -
 def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
     held: list[FileMap] = []
     with pytest.raises(OSError, match="cannot be guarded: as many files as can be") as refused:
-        held.extend(FileMap(descriptor, SIZE) for _ in range(GUARDED + 1))
+        held.extend(FileMap(descriptor, SIZE) for _ in range(32_769))
     assert lacks_means(refused.value)
     assert refused.value.errno == errno.EMFILE
     held.clear()

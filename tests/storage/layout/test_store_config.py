@@ -162,7 +162,6 @@ def test_a_change_in_the_same_instant_is_seen(tmp_path: Path) -> None:
 
 G2 = GOLDEN / "g2"
 ANSWERS = {"g2-rocksdb": "frames.jsonl.xz", "g2-rocksdb-killed": "frames.jsonl.xz", "g2-rocksdb-v2": "answers.jsonl.xz"}
-QUERY_CONSUMER_OFFSET = 14
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +175,7 @@ def answered_offsets(name: str) -> dict[tuple[str, str, int], int]:
     for line in lzma.decompress((G2 / name / ANSWERS[name]).read_bytes()).splitlines():
         header = json.loads(line)["header"]
         if header["flag"] & 1 == 0:
-            if header["code"] == QUERY_CONSUMER_OFFSET:
+            if header["code"] == 14:  # QUERY_CONSUMER_OFFSET
                 fields = header["extFields"]
                 asked[header["opaque"]] = (fields["consumerGroup"], fields["topic"], int(fields["queueId"]))
         elif header["opaque"] in asked and header["code"] == 0:

@@ -111,12 +111,15 @@ def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(tm
     assert recognise_store(root, [root / "commitlog", elsewhere]).problems == []
 
 
-def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path) -> None:
+def test_a_log_that_goes_on_as_dledgers_is_read_as_one_and_nothing_of_it_left_out(tmp_path) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
     logs = (root / "commitlog", ledger)
     assert recognise_store(root).commit_log_directories == logs
     assert recognise_store(root).ledgers == (ledger,)
+    assert recognise_store(root, logs).commit_log_directories == logs
+    assert recognise_store(root, logs).ledgers == (ledger,)
+    assert f"found messages in a DLedger log in {ledger}" in refusal(root, root / "commitlog")
     # What the commands begin with: rebuild, compact and verify; export of a directory and of a URL; doctor; diff.
     bases = [0, 1024]
     assert [place.base_offset for place in find_source(root, ()).segments] == bases
@@ -124,20 +127,7 @@ def test_a_log_that_goes_on_as_dledgers_is_read_as_one_by_every_command(tmp_path
     assert [each.base_offset for each in find_ranges(root.as_uri().replace("file:", "local:")).ranges] == bases
     assert [segment.base_offset for segment in OpenedStore.open(root).commit_log.segments] == bases
     assert [segment.base_offset for segment in open_log(root).log.segments] == bases
-
-
-def test_directories_of_the_log_that_leave_out_a_ledger_are_refused(tmp_path) -> None:
-    root = tmp_path / "store"
-    ledger = converted(root)
-    found = f"found messages in a DLedger log in {ledger}"
-    assert found in refusal(root, root / "commitlog")
-    layout = recognise_store(root, (root / "commitlog", ledger))
-    assert (layout.commit_log_directories, layout.ledgers) == ((root / "commitlog", ledger), (ledger,))
-
-
-def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path) -> None:
-    root = tmp_path / "store"
-    ledger = converted(root)
+    # A copy of several members' ledgers is refused with their names.
     shutil.copytree(ledger.parent, root / "dledger-n1")
     text = refusal(root)
     assert f"found DLedger logs of several members: {ledger}, {root / 'dledger-n1' / 'data'}" in text
@@ -145,8 +135,7 @@ def test_a_copy_of_several_members_ledgers_is_refused_with_their_names(tmp_path)
         find_ranges(root.as_uri().replace("file:", "local:"))
 
 
-OF_NOTHING = ["doctor", "info", "serve", "page", "metrics"]
-LISTED = {each.name: [*OF_NOTHING, *each.said_by] for each in UNREAD}
+LISTED = {each.name: ["doctor", "info", "serve", "page", "metrics", *each.said_by] for each in UNREAD}
 
 
 def written(root, name, content) -> None:

@@ -134,7 +134,6 @@ class Sent:
 
 
 TOPICS, BODIES = st.sampled_from(["T", "U"]), st.sampled_from([b"a", b"b"])
-SENT = st.lists(st.builds(Sent, TOPICS, BODIES, st.sampled_from(range(0, 301, 25))), min_size=1, max_size=5)
 COPIES = st.lists(
     st.tuples(st.integers(0, 4), st.sampled_from(["schedule", "retry", "pop", "dead letter", "half", "timer"])),
     max_size=8,
@@ -179,7 +178,7 @@ def sent_of(message):
 
 
 @settings(deadline=None, max_examples=examples(8))
-@given(SENT, COPIES)
+@given(st.lists(st.builds(Sent, TOPICS, BODIES, st.sampled_from(range(0, 301, 25))), min_size=1, max_size=5), COPIES)
 def test_every_record_is_of_the_message_that_it_was_made_of(sent: list[Sent], copies: list[tuple[int, str]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         with StoreWriter(Path(directory) / "store") as writer:

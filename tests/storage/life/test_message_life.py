@@ -146,7 +146,6 @@ def test_half_messages_in_topics_of_their_own_end_like_others(tmp_path: Path) ->
 
 
 HALF, OPERATIONS, DISCARDED = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC"
-BORN = 1_700_000_000_500
 
 
 @dataclass
@@ -168,7 +167,7 @@ class Broker:
     def _append(self, topic: str, key: str, checks: int, **more: int) -> tuple[int, int]:
         properties = {"TRANSACTION_CHECK_TIMES": str(checks)} if checks else {}
         properties |= {} if topic == "T" else {"REAL_TOPIC": "T"}
-        more |= {"unique_key": key, "properties": properties, "born_timestamp": BORN + sum(map(ord, key))}
+        more |= {"unique_key": key, "properties": properties, "born_timestamp": 1_700_000_000_500 + sum(map(ord, key))}
         written = self.writer.append(topic, key.encode(), **more)
         return written.physical_offset, written.queue_offset
 

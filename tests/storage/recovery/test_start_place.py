@@ -294,9 +294,6 @@ def test_a_broker_of_4_x_parses_delays_and_no_numbers_of_batches(tmp_path) -> No
     assert walk(tmp_path, Broker.UP_TO_4_9).end_from(0) == delayed.physical_offset
 
 
-WHOLE_LOG = StartFacts(True, None, 0)
-
-
 @pytest.fixture
 def crashed(tmp_path):
     crashed = StoreWriter(tmp_path, segment_size=SEGMENT)
@@ -307,8 +304,9 @@ def crashed(tmp_path):
     return crashed
 
 
-def outcome(root, facts=WHOLE_LOG, broker=Broker.FROM_5_5):
-    return LogForecast(CommitLog.open([root / "commitlog"]), [root / "commitlog"]).outcome(facts, broker)
+def outcome(root):
+    forecast = LogForecast(CommitLog.open([root / "commitlog"]), [root / "commitlog"])
+    return forecast.outcome(StartFacts(True, None, 0), Broker.FROM_5_5)
 
 
 def spoil(crashed, *numbers):

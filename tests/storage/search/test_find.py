@@ -28,8 +28,6 @@ from store_writer import StoreWriter
 from strategies import KEYS, TOPICS, store_plans
 from web_questions import ApiOf
 
-HOT = 6581
-
 
 @pytest.fixture(scope="module")
 def store(g1_store: Path) -> MessageStore:
@@ -68,7 +66,7 @@ def test_keys_and_tags_are_those_that_records_have(store: MessageStore, g1_store
 
 
 def test_what_may_not_be_shown_is_not(store: MessageStore) -> None:
-    for text in ("hotkey", str(HOT)):
+    for text in ("hotkey", "6581"):
         finder = find(store, text, refusal=lambda message: f"not {message.topic}")
         assert finder.found == []
     assert next(each.note for each in finder.readings if each.kind == "physical offset") == "not TopicTest"

@@ -230,9 +230,6 @@ def test_what_was_searched_in_vain_is_not_searched_again(growing, tmp_path, monk
     assert growing.log.record_at(written[2].physical_offset) == written[2].record
 
 
-STEP_MS = 5000
-
-
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_state, "_probe_lock", lambda _: (True, 1))
@@ -284,7 +281,7 @@ class CutStore:
         written = self._written.append("T", b"body", keys=f"{letter}{number:03}", store_timestamp=time)
         self.end = written.physical_offset + written.size
 
-    def write(self, count: int, *, dispatched: bool = True, later_ms: int = STEP_MS) -> None:
+    def write(self, count: int, *, dispatched: bool = True, later_ms: int = 5000) -> None:
         """Write messages over what was cut off, and into queues as they are when a broker has written them."""
         for _ in range(count):
             self._append("b", self.count, START_TIMESTAMP + later_ms + self.count)

@@ -70,11 +70,11 @@ def copy_of(tiered: Tiered, directory: Path) -> Tiered:
     return Tiered(directory / "store", directory / "tier", tiered.written)
 
 
-def pull_all(store: MessageStore, queue_id: int, message_filter: object = None, start: int = 0) -> list[memoryview]:
+def pull_all(store: MessageStore, queue_id: int, start: int = 0) -> list[memoryview]:
     found: list[memoryview] = []
     offset, end = start, start + 1
     while offset < end:
-        result = get_message(store.queues, "T", queue_id, offset, 32, 1 << 20, message_filter)  # type: ignore[arg-type]
+        result = get_message(store.queues, "T", queue_id, offset, 32, 1 << 20)
         assert result.next_begin_offset > offset, result.status
         found += result.records
         offset, end = result.next_begin_offset, result.max_offset
@@ -104,8 +104,13 @@ def test_a_queue_goes_on_from_the_tier_into_the_log_without_a_seam(tiered: Tiere
         assert bodies(pull_all(store, queue_id, start=start)) == expected(tiered, queue_id, start, MESSAGES)
 
 
+def found_offsets(store: MessageStore, key: str, kind: KeyKind, **options: int) -> list[tuple[int, int]]:
+    answer = store.query(Question("T", key, kind, **options))
+    return [(message.queue_id, message.queue_offset) for message in decode_messages(answer.records)]
+
+
 @pytest.mark.parametrize("is_alone", [False, True])
-def test_times_are_found_over_both_parts(tiered: Tiered, is_alone: bool) -> None:
+def test_times_are_found_over_both_parts_and_each_message_by_its_keys_once(tiered: Tiered, is_alone: bool) -> None:
     store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
     queue = queue_of(store.queues, queue_id=1)
     times = [each.store_timestamp for each in tiered.written[1][:stop]]
@@ -116,16 +121,6 @@ def test_times_are_found_over_both_parts(tiered: Tiered, is_alone: bool) -> None
         assert queue.offset_by_timestamp(time - 1, TimeBoundary.LOWER) == number
     assert queue.offset_by_timestamp(times[-1] + 1, TimeBoundary.LOWER) == stop
     assert queue.offset_by_timestamp(0, TimeBoundary.LOWER) == 0
-
-
-def found_offsets(store: MessageStore, key: str, kind: KeyKind, **options: int) -> list[tuple[int, int]]:
-    answer = store.query(Question("T", key, kind, **options))
-    return [(message.queue_id, message.queue_offset) for message in decode_messages(answer.records)]
-
-
-@pytest.mark.parametrize("is_alone", [False, True])
-def test_each_message_is_found_by_key_and_unique_key_once(tiered: Tiered, is_alone: bool) -> None:
-    store, stop = (tiered.alone(), IN_TIER) if is_alone else (tiered.open(), MESSAGES)
     for queue_id, written in tiered.written.items():
         for offset in range(0, stop, 25):
             number = offset * 2 + queue_id
@@ -225,7 +220,9 @@ def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) 
     assert bodies(pull_all(one, 0)) == expected(tiered, 0, 0, IN_TIER)
 
 
-def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: Tiered) -> None:
+def test_cut_metadata_and_files_that_it_names_and_the_tier_lacks_are_named_and_files_are_served(
+    tmp_path, tiered
+) -> None:
     copied = copy_of(tiered, tmp_path)
     path = copied.store / "config" / "tieredStoreMetadata.json"
     path.parent.mkdir(exist_ok=True)
@@ -234,12 +231,6 @@ def test_cut_metadata_is_named_and_the_files_are_served(tmp_path: Path, tiered: 
         store = copied.open()
         assert any(str(path) in problem and "by its files alone" in problem for problem in store.problems)
     assert bodies(pull_all(store, 0)) == expected(tiered, 0, 0, MESSAGES)
-
-
-def test_files_that_the_metadata_names_and_the_tier_lacks_are_reported(tmp_path: Path, tiered: Tiered) -> None:
-    copied = copy_of(tiered, tmp_path)
-    path = copied.store / "config" / "tieredStoreMetadata.json"
-    path.parent.mkdir(exist_ok=True)
     path.write_text(
         '{"commitLogFileSegmentTable":{"broker-a/T/0":{0:{"baseOffset":0,"status":0,"size":99999999},'
         '7:{"baseOffset":7,"status":0,"size":1},8:{"baseOffset":8,"status":2,"size":1},'
