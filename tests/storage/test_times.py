@@ -160,7 +160,8 @@ def test_days_are_those_of_the_zone() -> None:
     assert now_in(NEW_YORK, "today Asia/Shanghai") == datetime(2024, 6, 1, tzinfo=SHANGHAI)
 
 
-def test_anything_else_is_refused() -> None:
+def test_anything_else_and_what_is_no_zone_is_refused() -> None:
+    # Anything else is refused.
     for text in [
         *("", " ", "soon", "-5", "+5", "1e3", "9999999-01-01", "99999999999999999999", "\u0661"),
         *("\u0662\u0660\u0662\u0664", "2023-366", "2024-000", "2024-13", "2024-02-30", "25:00", "-1y"),
@@ -173,6 +174,10 @@ def test_anything_else_is_refused() -> None:
         with pytest.raises(ConfigError, match="is neither milliseconds nor a time like") as refusal:
             parse_time(text)
         assert len(str(refusal.value)) < 250
+    # What is no zone is refused with its text.
+    for text in ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"]:
+        with pytest.raises(ConfigError, match="neither a time zone"):
+            parse_zone(text)
 
 
 @settings(max_examples=examples(10))
@@ -187,12 +192,6 @@ def test_what_is_shown_in_a_zone_is_read_back_in_any(timestamp: int, zone: str) 
     text = format_local(timestamp, ZoneInfo(zone))
     assert parse_time(text) == timestamp
     assert text.startswith(f"{datetime.fromtimestamp(timestamp // 1000, ZoneInfo(zone)):%m-%d %H:%M:%S}", 5)
-
-
-def test_what_is_no_zone_is_refused_with_its_text() -> None:
-    for text in ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99", "Europe", "a\0b", "\ud800"]:
-        with pytest.raises(ConfigError, match="neither a time zone"):
-            parse_zone(text)
 
 
 def test_amounts_are_told_in_the_form_that_is_read_best() -> None:

@@ -275,7 +275,8 @@ def test_what_is_not_listed_is_counted(kinds: list[Kind], limit: int, in_all: in
     assert all(sum(each.kind == kind and not each.more for each in kept) <= limit for kind in kinds)
 
 
-def test_every_advice_where_everything_is_read_has_its_words_and_a_packed_finding_is_the_same() -> None:
+def test_every_advice_has_its_words_and_a_place_says_what_is_known_of_it() -> None:
+    # Every advice where everything is read has its words and a packed finding is the same.
     for check, kinds in ADVICE.items():
         findings = Findings(check, Known.READ)
         for kind, (severity, meaning, remedy) in kinds.items():
@@ -283,9 +284,7 @@ def test_every_advice_where_everything_is_read_has_its_words_and_a_packed_findin
             findings.note(kind, FoundAt("/p"), "a", "b")
         packed = msgspec.msgpack.encode(findings.listed())
         assert msgspec.msgpack.decode(packed, type=list[Finding]) == findings.listed()
-
-
-def test_a_place_says_what_is_known_of_it() -> None:
+    # A place says what is known of it.
     findings = Findings("x")
     findings.add(Kind.FILE, Severity.INFO, FoundAt("/s/a", "unit 3", 12, 4096), "found", "meaning", "")
     assert findings.listed()[0].where == "/s/a, unit 3, byte 12, physical offset 4096"
@@ -380,16 +379,15 @@ def test_a_damaged_segment_is_named(root, harm, severity, position, found) -> No
     assert found in finding.found
 
 
-def test_a_segment_that_lies_twice_is_named_where_it_is_not_used(root: Path) -> None:
+def test_a_segment_that_lies_twice_or_overlaps_is_named(root) -> None:
+    # A segment that lies twice is named where it is not used.
     other = root / "other"
     other.mkdir()
     (other / segment(root, 1).name).write_bytes(segment(root, 1).read_bytes())
     finding = only(root, "segments", directories=[root / "commitlog", other])
     assert finding.path == str(other / segment(root, 1).name)
     assert str(segment(root, 1)) in finding.found
-
-
-def test_an_overlap_is_named_at_the_byte_where_it_begins(root: Path) -> None:
+    # An overlap is named at the byte where it begins.
     put(segment(root, 1), SEGMENT, bytes(100))
     findings = [finding for finding in findings_of(examine(root), "segments") if "reaches" in finding.found]
     assert [(finding.path, finding.position) for finding in findings] == [(str(segment(root, 1)), SEGMENT)]

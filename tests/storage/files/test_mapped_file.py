@@ -337,17 +337,14 @@ def test_a_file_nobody_holds_is_let_go(tmp_path: Path) -> None:
     assert not is_mapped()
 
 
-def test_a_piece_ends_where_its_file_does_and_a_head_is_whole_or_refused(tmp_path: Path) -> None:
+def test_a_piece_ends_where_its_file_does_and_a_head_is_whole_or_refused(tmp_path, monkeypatch) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
     for position, size, read in ((0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")):
         assert read_piece(tmp_path / "file", position, size) == read
     assert read_head(tmp_path / "file", 10) == b"0123456789"
     with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
         read_head(tmp_path / "file", 11)
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_bytes(b"0123456789")
+    # What cannot be read is named.
     monkeypatch.setattr(os, "pread", Mock(side_effect=OSError(5, "Input/output error")))
     with pytest.raises(StoreError, match="file: cannot be read: Input/output error"):
         read_piece(tmp_path / "file", 0, 4)

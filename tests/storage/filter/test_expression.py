@@ -247,11 +247,8 @@ def test_a_mask_hides_what_it_hides_of_the_record_of_a_batch_too(tmp_path) -> No
         assert SubscriptionCheck(None, "region = 'hz'").verdict(shown)[0]
 
 
-VECTORS = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
-
-
 def test_a_subscription_is_parsed_and_matches_as_recorded() -> None:
-    for vector in [each for each in VECTORS["subscription_parse"] if each["type"] in (None, "", "TAG")]:
+    for vector in [each for each in RECORDED["subscription_parse"] if each["type"] in (None, "", "TAG")]:
         if "error" in vector:
             with pytest.raises(FilterSyntaxError):
                 parse_tag_expression(vector["subString"], vector["type"])
@@ -275,7 +272,8 @@ def test_a_tag_is_held_against_those_wanted() -> None:
         assert words in explain_tag(expression, tag)
 
 
-def test_each_condition_is_told_with_what_it_came_to() -> None:
+def test_each_condition_is_told_with_what_it_came_to_and_long_ones_are_cut() -> None:
+    # Each condition is told with what it came to.
     for text, properties, words in [
         ("a = 'x'", {"a": "x"}, "a = 'x' is true (a is 'x')"),
         ("a = 'x'", {}, "a = 'x' is unknown (a is missing)"),
@@ -285,9 +283,7 @@ def test_each_condition_is_told_with_what_it_came_to() -> None:
         ("a BETWEEN 1 AND 3", {"a": "2"}, "is true (a is '2')"),
     ]:
         assert words in explain_expression(parse(text), properties)
-
-
-def test_long_values_and_long_expressions_are_cut() -> None:
+    # Long values and long expressions are cut.
     told = explain_expression(parse("a = 'x'"), {"a": "y" * 5000})
     assert len(told) < 2 * LONGEST_VALUE + 100
     many = " OR ".join(f"a = {number}" for number in range(MOST_CONDITIONS + 7))

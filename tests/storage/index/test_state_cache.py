@@ -26,13 +26,10 @@ def saved(directory: Path) -> StateCache:
 
 
 class TestKeeping:
-    def test_what_was_noted_is_there_at_the_next_start(self, tmp_path: Path) -> None:
+    def test_what_was_noted_is_there_at_the_next_start_for_files_in_that_state(self, tmp_path: Path) -> None:
         cache = saved(tmp_path)
         assert cache.shape_of(PATH, IDENTITY) == (SHAPE, True, False, SEGMENTS)
         assert cache.known_ends() == {IDENTITY: 1234}
-
-    def test_a_file_in_another_state_is_not_known(self, tmp_path: Path) -> None:
-        cache = saved(tmp_path)
         for field in FileIdentity._fields:
             assert cache.shape_of(PATH, IDENTITY._replace(**{field: getattr(IDENTITY, field) + 1})) is None
 

@@ -337,15 +337,14 @@ def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_ta
     assert (memory.run(*arguments).reason, memory.take().hashes) == (LIMIT, first.hashes)
 
 
-def test_a_separator_is_found_at_every_place() -> None:
+def test_a_separator_is_found_anywhere_and_lists_are_read_as_a_broker_reads_them() -> None:
+    # A separator is found at every place.
     text = b"KEYS\x01" + b"\x83\x7f\x80\xff\x03a" * 24
     for byte, place in itertools.product((0, 1, 2), range(5, len(text))):
         block = text[:place] + bytes([byte]) + text[place + 1 :]
         data, _ = segment([{"properties_bytes": block}], BASE)
         assert scan_bytes(data, BASE).made == dispatch(oracles.scan_segment(data, BASE)), place
-
-
-def test_lists_are_read_as_a_broker_reads_them() -> None:
+    # Lists are read as a broker reads them.
     for names, offsets, expected in [
         ("%LMQ%a,%LMQ%b", "7,0", [(b"%LMQ%a", 0, 7), (b"%LMQ%b", 0, 0)]),
         ("%LMQ%a,other", "7,8", [(b"%LMQ%a", 0, 7), (b"other", 1, 8)]),
@@ -361,9 +360,6 @@ def test_lists_are_read_as_a_broker_reads_them() -> None:
         assert units(names, offsets) == expected
 
 
-START = 1 << 32
-
-
 @dataclass
 class Ledger:
     """A segment as it grows; `starts` are the positions of its records."""
@@ -377,14 +373,14 @@ class Ledger:
         head = codes.ENTRY_HEAD if kind == "entry" else 0
         if kind in ("entry", "plain"):
             self.starts.append(len(self.data) + head)
-            record = record_at(START + self.starts[-1], **changes)
+            record = record_at(BASE + self.starts[-1], **changes)
             self.data += record if kind == "plain" else self._entry(record, 1)
         else:
             self.data += self._entry(b"", 2) if kind == "noop" else self._entry(b"n0-127.0.0.1:40911", 3)
 
     def _entry(self, body: bytes, kind: int) -> bytes:
         self.entries += 1
-        return pack_entry(body, START + len(self.data), index=self.entries - 1, kind=kind)
+        return pack_entry(body, BASE + len(self.data), index=self.entries - 1, kind=kind)
 
 
 @st.composite
@@ -410,14 +406,14 @@ def ledgers(draw: st.DrawFn) -> Ledger:
 
 def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, int]]]:
     hashes, offsets = np.zeros(100 + codes.MAXIMUM_PIECES, np.int32), np.zeros(100 + codes.MAXIMUM_PIECES, np.int64)
-    found = codes.scan_keys(Bytes(data).region, position, stop, len(data), START, START + len(data), hashes, offsets)
+    found = codes.scan_keys(Bytes(data).region, position, stop, len(data), BASE, BASE + len(data), hashes, offsets)
     return found.position, set(zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True))
 
 
 def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int, int, list[int]]:
     table = np.zeros(20, ROW)
     chosen = message_rows.choose_records(
-        Bytes(data).region, position, limit, stop, START, START + len(data),
+        Bytes(data).region, position, limit, stop, BASE, BASE + len(data),
         Wanted().query(names=True, checksums=True), table.view(np.int64),
     )  # fmt: skip
     return chosen.position, chosen.reason, chosen.last, table["position"][: chosen.rows].tolist()
@@ -427,13 +423,13 @@ def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int
 @given(ledgers(), st.sampled_from([b"", bytes(8), bytes(200)]))
 def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(ledger, behind) -> None:
     data, starts = ledger.data + behind, ledger.starts
-    records = list(oracles.scan_segment(data, START))
-    assert [record.physical_offset - START for record in records] == starts
+    records = list(oracles.scan_segment(data, BASE))
+    assert [record.physical_offset - BASE for record in records] == starts
     end = len(ledger.data)
     region = Bytes(data).region
-    walk = codes.walk_records(region, 0, len(data), START, START + len(data), True)
+    walk = codes.walk_records(region, 0, len(data), BASE, BASE + len(data), True)
     assert (walk.position, walk.records, walk.last) == (end, len(starts), starts[-1] if starts else -1)
-    appended = codes.walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    appended = codes.walk_appended(region, 0, len(data), len(data), BASE, BASE + len(data))
     assert (appended.position, appended.records, appended.last) == (end, len(starts), walk.last)
     expected = {
         (oracles.index_hash(key), record.physical_offset)
@@ -448,9 +444,9 @@ def test_every_walk_meets_the_records_of_the_oracle_and_ends_behind_the_last(led
 @settings(max_examples=examples(30))
 @given(ledgers(), st.integers(20, 400), st.integers(1, 3))
 def test_a_dispatch_makes_of_them_what_the_oracle_makes_however_they_are_read(ledger, window, records) -> None:
-    expected = dispatch(oracles.scan_segment(ledger.data, START), lmq=True)
-    assert scan_bytes(ledger.data, START).made == expected
-    assert scan_bytes(ledger.data, START, window=window, records=records).made == expected
+    expected = dispatch(oracles.scan_segment(ledger.data, BASE), lmq=True)
+    assert scan_bytes(ledger.data, BASE).made == expected
+    assert scan_bytes(ledger.data, BASE, window=window, records=records).made == expected
 
 
 @settings(max_examples=examples(12))
@@ -460,16 +456,16 @@ def test_a_walk_ends_where_the_oracle_ends(ledger: Ledger, draw: st.DataObject) 
         return
     place = draw.draw(st.integers(0, len(ledger.data) - 1))
     data = ledger.data[:place] + draw.draw(st.binary(min_size=1, max_size=9)) + ledger.data[place + 9 :]
-    records = list(oracles.scan_segment(data, START))
-    raw = {record: data[record.physical_offset - START :][: record.total_size] for record in records}
+    records = list(oracles.scan_segment(data, BASE))
+    raw = {record: data[record.physical_offset - BASE :][: record.total_size] for record in records}
     if not all(map(oracles.property_crc_holds, raw.values())):
         return  # the oracle of a walk knows no property CRC
     region = Bytes(data).region
-    end = START + len(data)
-    assert codes.walk_records(region, 0, len(data), START, end, True).records == len(records)
-    assert codes.walk_appended(region, 0, len(data), len(data), START, end).records == len(records)
-    assert rows_of(data, 0, len(data), len(data))[3] == [each.physical_offset - START for each in records]
-    made = scan_bytes(data, START, checksums=True).made
+    end = BASE + len(data)
+    assert codes.walk_records(region, 0, len(data), BASE, end, True).records == len(records)
+    assert codes.walk_appended(region, 0, len(data), len(data), BASE, end).records == len(records)
+    assert rows_of(data, 0, len(data), len(data))[3] == [each.physical_offset - BASE for each in records]
+    made = scan_bytes(data, BASE, checksums=True).made
     assert made == dispatch(records, lmq=True)
 
 
@@ -482,13 +478,13 @@ def test_a_blank_of_dledgers_closes_a_segment_by_its_size(left: int) -> None:
     region = Bytes(data).region
     assert codes.closes_segment(region, end, left)
     assert not codes.closes_segment(region, end, left + 1)
-    assert codes.check_step(region, end, len(data), START + end, START + len(data)) == 0
-    walk = codes.walk_records(region, 0, len(data), START, START + len(data), True)
+    assert codes.check_step(region, end, len(data), BASE + end, BASE + len(data)) == 0
+    walk = codes.walk_records(region, 0, len(data), BASE, BASE + len(data), True)
     assert (walk.position, walk.reason) == (end, codes.AT_BLANK)
-    appended = codes.walk_appended(region, 0, len(data), len(data), START, START + len(data))
+    appended = codes.walk_appended(region, 0, len(data), len(data), BASE, BASE + len(data))
     assert (appended.position, appended.reason) == (end, codes.AT_BLANK)
     assert rows_of(data, 0, len(data), len(data))[:2] == (end, codes.AT_BLANK)
-    step = scan_bytes(data, START).step
+    step = scan_bytes(data, BASE).step
     assert (step.position, step.reason) == (end, Reason.BLANK)
 
 
@@ -500,18 +496,18 @@ def test_a_damaged_head_hides_no_record_from_a_search() -> None:
     for place in (0, 4, 24, 31, 44, 47):
         data = bytearray(ledger.data)
         data[head + place] ^= 0x40
-        walk = codes.walk_records(Bytes(bytes(data)).region, 0, len(data), START, START + len(data), True)
+        walk = codes.walk_records(Bytes(bytes(data)).region, 0, len(data), BASE, BASE + len(data), True)
         assert (walk.position, walk.reason) == (head, codes.AT_DAMAGE)
-        assert codes.find_record(Bytes(bytes(data)).region, head + 1, len(data), START) == ledger.starts[1]
+        assert codes.find_record(Bytes(bytes(data)).region, head + 1, len(data), BASE) == ledger.starts[1]
 
 
 def test_an_entry_of_which_only_the_head_was_written_ends_the_log_in_front_of_it() -> None:
     ledger = Ledger()
     ledger.add("entry")
     end = len(ledger.data)
-    record = record_at(START + end + codes.ENTRY_HEAD)
-    data = ledger.data + pack_entry(record, START + end, index=1)[: codes.ENTRY_HEAD] + bytes(200)
-    assert codes.walk_appended(Bytes(data).region, 0, len(data), len(data), START, START + 5000).position == end
-    assert codes.walk_records(Bytes(data).region, 0, len(data), START, START + 5000, True).position == end
-    step = scan_bytes(data, START).step
+    record = record_at(BASE + end + codes.ENTRY_HEAD)
+    data = ledger.data + pack_entry(record, BASE + end, index=1)[: codes.ENTRY_HEAD] + bytes(200)
+    assert codes.walk_appended(Bytes(data).region, 0, len(data), len(data), BASE, BASE + 5000).position == end
+    assert codes.walk_records(Bytes(data).region, 0, len(data), BASE, BASE + 5000, True).position == end
+    step = scan_bytes(data, BASE).step
     assert (step.position, step.reason) == (end, Reason.ZERO)

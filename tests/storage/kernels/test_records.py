@@ -293,13 +293,12 @@ def test_a_record_that_is_cut_off_or_damaged_ends_a_run() -> None:
     assert mover.run(Bytes(data).region, 0, len(data), BASE, BASE + SIZE, SIZE).reason == DAMAGE
 
 
-def test_entries_that_do_not_belong_together_are_refused() -> None:
+def test_entries_that_do_not_belong_together_are_refused_and_what_is_cut_or_no_record_told() -> None:
+    # Entries that do not belong together are refused.
     for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
         with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
             records.sort_entries(hashes, offsets)
-
-
-def test_what_is_cut_or_no_record_is_told() -> None:
+    # What is cut or no record is told.
     # A cut record has a bad size.
     assert shape(packed()[:-1]) == records.BAD_SIZE
     assert shape(b"") == records.BAD_SIZE

@@ -322,15 +322,14 @@ def test_a_signal_of_another_map_ends_the_process_as_ever(path: Path, act: str) 
     assert ("Bus error" in ended.stderr) == act.startswith("faulthandler")
 
 
-def test_what_was_populated_and_dropped_is_there_again(descriptor: int) -> None:
+def test_what_was_populated_and_dropped_is_there_again_and_only_the_map_looked_at_cut(descriptor, path) -> None:
+    # What was populated and dropped is there again.
     pages = FileMap(descriptor, SIZE)
     for start, stop in ((0, SIZE), (5, 6), (PAGE - 1, 3 * PAGE + 1), (SIZE, SIZE)):
         pages.populate(start, stop)
         pages.drop(start, stop)
         assert crc32(pages) == zlib.crc32(DATA)
-
-
-def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> None:
+    # Only the map that was looked at is cut.
     whole, short = FileMap(descriptor, SIZE), FileMap(descriptor, PAGE)
     os.truncate(path, 2 * PAGE)
     assert crc32(short) == zlib.crc32(DATA[:PAGE])
@@ -338,15 +337,8 @@ def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> 
     assert (whole.is_cut, short.is_cut) == (True, False)
 
 
-def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -> None:
-    pages = FileMap(descriptor, SIZE)
-    os.truncate(path, PAGE)
-    with pytest.raises(OSError, match="pages cannot be read"):
-        pages.populate(0, SIZE)
-    assert not pages.is_cut
-
-
-def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
+def test_what_cannot_be_mapped_populated_or_guarded_is_refused_and_room_comes_back(descriptor, path) -> None:
+    # More maps than can be guarded are refused and room comes back.
     held: list[FileMap] = []
     with pytest.raises(OSError, match="cannot be guarded: as many files as can be") as refused:
         held.extend(FileMap(descriptor, SIZE) for _ in range(32_769))
@@ -354,10 +346,14 @@ def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descripto
     assert refused.value.errno == errno.EMFILE
     held.clear()
     assert bytes(FileMap(descriptor, SIZE)) == DATA
-
-
-def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
+    # What cannot be mapped is refused.
     with pytest.raises(OSError, match="cannot be mapped"):
         FileMap(descriptor, 0)
     with pytest.raises(OSError, match="cannot be mapped"):
         FileMap(-1, PAGE)
+    # Pages behind the end cannot be populated.
+    pages = FileMap(descriptor, SIZE)
+    os.truncate(path, PAGE)
+    with pytest.raises(OSError, match="pages cannot be read"):
+        pages.populate(0, SIZE)
+    assert not pages.is_cut

@@ -279,14 +279,13 @@ def test_a_short_checkpoint_is_refused_with_its_length(size, tmp_path) -> None:
         Checkpoint.read(tmp_path / "checkpoint")
 
 
-def test_the_default_levels_are_rocketmqs() -> None:
+def test_the_default_levels_are_rocketmqs_and_junk_is_refused() -> None:
+    # The default levels are rocketmqs.
     assert DEFAULT_DELAY_LEVELS == RECORDED_LEVELS
     levels = parse_delay_levels(DEFAULT_DELAY_LEVELS)
     assert levels == tuple(delay_milliseconds(level) for level in range(1, 19))
     assert (levels[0], levels[4], levels[17]) == (1000, 60_000, 7_200_000)
-
-
-def test_junk_is_refused_with_its_level() -> None:
+    # Junk is refused with its level.
     for text, complaint in [
         ("", "level 1 is ''"),
         (" 1s", "level 1 is ''"),

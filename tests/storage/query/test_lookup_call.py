@@ -143,14 +143,13 @@ def report(**changes: int) -> SearchReport:
     return SearchReport(**{**fields, **changes})
 
 
-def test_it_tells_what_was_searched_and_what_the_index_covers() -> None:
+def test_it_tells_what_was_searched_and_one_of_a_kind_is_one() -> None:
+    # It tells what was searched and what the index covers.
     assert report().sentence() == (
         "searched 3 index files, walked 12 entries, refused 2 hash hits; "
         f"index covers {T0}.000Z to {T0}.005Z, physical offsets 0 to 4000; the log holds 0 to 5000"
     )
-
-
-def test_one_of_a_kind_is_one() -> None:
+    # One of a kind is one.
     text = report(files_searched=1, entries_walked=1, refused=1, bad_pointers=1, log_beyond_index=1).sentence()
     assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
     assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")

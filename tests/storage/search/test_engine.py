@@ -345,15 +345,14 @@ def test_a_hole_in_a_segment_is_told_as_damage(writer: StoreWriter, monkeypatch:
         path.write_bytes(before)
 
 
-def test_sizes_are_read_and_other_texts_are_none() -> None:
+def test_sizes_are_read_and_progress_is_told() -> None:
+    # Sizes are read and other texts are none.
     for text, sizes in {"512": (512, 512), "1k..2M": (1024, 2 << 20), "..3": (0, 3), "100..": (100, None)}.items():
         assert parse_size_range(text) == sizes
     for text in ["", "..", "x", "1.5k", "-1", "5..4", "1kB"]:
         with pytest.raises(ConfigError):
             parse_size_range(text)
-
-
-def test_progress_is_told_in_a_sentence() -> None:
+    # Progress is told in a sentence.
     assert ProgressReport(0, 0, 0, 0.0).sentence() == "searched 0 of 0 bytes (100 %), 0 found"
     assert ProgressReport(5, 5, 1, 2.0).sentence() == "searched 5 of 5 bytes (100 %), 1 found, 2.50 bytes/s, in 2.0 s"
     resumed = ProgressReport(3 * 10**9, 4 * 10**9, 2, 2.0, before_bytes=2 * 10**9)

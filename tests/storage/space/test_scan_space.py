@@ -191,15 +191,14 @@ def tally() -> Tally:
     return tally
 
 
-def test_names_are_texts_addresses_and_times(tally: Tally) -> None:
+def test_names_are_texts_addresses_and_times_and_what_is_not_exact_is_said(tally) -> None:
+    # Names are texts addresses and times.
     assert {kind: [row.names for row in name_counts(tally, kind)] for kind in COUNTED_BY} == {
         "topic": [("T",), ("Ünï",)], "queue": [("T", 7)], "tag": [("T", "A"), ("T", None)],
         "host": [("10.0.0.1",), ("2001:db8::5",)], "hour": [(101 * HOUR_MS,), (100 * HOUR_MS,)],
     }  # fmt: skip
     assert all(len(row.names) == len(NAME_FIELDS[kind]) for kind in COUNTED_BY for row in name_counts(tally, kind))
-
-
-def test_what_is_not_exact_is_said_and_how_much_it_may_be(tally: Tally) -> None:
+    # What is not exact is said and how much it may be.
     assert inexact_counts(tally) == []
     tally.topics = Counts(limit=1)
     for name, size in ((b"A", 500), (b"B", 40), (b"C", 30)):

@@ -324,21 +324,17 @@ def test_of_several_names_the_last_is_taken_and_all_are_said(is_new, tmp_path) -
     assert one == StoreIdentity("c", "new")
 
 
-IDENTITY = StoreIdentity("DefaultCluster", "broker-a")
-
-
 def test_the_default_lies_below_the_users_state_directory(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    path = default_state_directory(tmp_path / "store", IDENTITY)
+    identity = StoreIdentity("DefaultCluster", "broker-a")
+    path = default_state_directory(tmp_path / "store", identity)
     assert path.parent == tmp_path / "rocketlens"
     assert path.name.startswith("DefaultCluster-broker-a-")
     monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    path = default_state_directory(tmp_path / "store", IDENTITY)
+    path = default_state_directory(tmp_path / "store", identity)
     assert path.parent == tmp_path / "home" / ".local" / "state" / "rocketlens"
-
-
-def test_names_of_the_store_cannot_lead_elsewhere(tmp_path, monkeypatch) -> None:
+    # Names of the store cannot lead elsewhere.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
     assert path.parent == tmp_path / "rocketlens"
