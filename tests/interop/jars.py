@@ -82,7 +82,8 @@ def cached(name, fill) -> Path:
 
     ``fill`` gets a neighbour folder that does not exist, makes it, and raises when it cannot.
     """
-    folder = _cache_root() / name
+    configured = os.environ.get("ROCKETLENS_JARS")
+    folder = (Path(configured) if configured else Path.home() / ".cache" / "rocketlens" / "jars") / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -94,11 +95,6 @@ def cached(name, fill) -> Path:
             fill(partial)
             partial.rename(folder)
     return folder
-
-
-def _cache_root() -> Path:
-    configured = os.environ.get("ROCKETLENS_JARS")
-    return Path(configured) if configured else Path.home() / ".cache" / "rocketlens" / "jars"
 
 
 def copy_jars(pom: Path, folder: Path, *options: str) -> None:

@@ -1,13 +1,16 @@
-"""Who is admitted and which address a pattern means, beside the access validator of RocketMQ 4.9.8 itself."""
+"""Who is admitted, beside the access validator of RocketMQ 4.9.8, and our gRPC messages beside Apache's."""
 
 import base64
 import itertools
 import json
 import os
+import struct
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import DescriptorProto, EnumDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
 from acl_file import (
     ADMIN,
@@ -25,17 +28,23 @@ from acl_file import (
 )
 from asking import FakeConnection
 from broker.endpoint import Endpoint
+from broker.grpc.message_conversion import message_of
+from broker.grpc.messages import definition_pb2, service_pb2
+from broker.grpc.messages.definition_pb2 import Message
 from broker.security._address_patterns import parse_address_pattern
 from broker.security.accounts import load_accounts
 from broker.security.guard import Guard
 from broker.security.watched_files import Watched
+from golden_store import G1, GOLDEN, unpack
 from heartbeats import consumer, heartbeat, subscription
-from interop.jars import OLD_CLIENT_VERSION, compiled, jars
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION, cached, compiled, jars
 from interop.java_client import SMALL_JVM
+from interop.official_proxy import bring_proxy
 from needed_tools import tool
 from protocol.codes import RequestCode
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
+from protocol.message import decode_messages
 from storage.files.waiting import finish
 
 pytestmark = pytest.mark.interop
@@ -161,3 +170,78 @@ def test_patterns_mean_the_same_addresses(ask) -> None:
         assert parse_address_pattern(pattern)(host) == (expected == "yes"), (pattern, host)
         yes += expected == "yes"
     assert yes > 30
+
+
+STORES = (("store", G1), ("store", GOLDEN / "g2" / "g2-queues"), ("store", GOLDEN / "g2" / "g2-hosts"))
+MAGICS = (b"\xda\xa3\x20\xa7", b"\xda\xa3\x20\xab")
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The records of some recorded logs, one behind the other."""
+    found = bytearray()
+    for number, (name, archives) in enumerate(STORES):
+        root = unpack(name, tmp_path_factory.mktemp(f"log-{number}"), archives=archives)
+        for path in sorted((root / "commitlog").iterdir()):
+            data, at = path.read_bytes(), 0
+            while (size := int.from_bytes(data[at : at + 4])) and data[at + 4 : at + 8] in MAGICS:
+                found += data[at : at + size]
+                at += size
+    assert len(found) > 100_000
+    return bytes(found)
+
+
+@pytest.fixture(scope="module")
+def told(records: bytes) -> list[bytes]:
+    """What Java says: the published descriptors, and a message for each record."""
+    jars = cached(f"proxy-{SERVER_VERSION}", bring_proxy)
+    classes = compiled(jars, Path(__file__).with_name("GrpcOracle.java"))
+    command = [tool("java"), "-cp", f"{jars}/*{os.pathsep}{classes}", "GrpcOracle"]
+    output = subprocess.run(command, input=records, capture_output=True, check=True, timeout=120).stdout
+    found, at = [], 0
+    while at < len(output):
+        (size,) = struct.unpack_from(">i", output, at)
+        found.append(output[at + 4 : at + 4 + size])
+        at += 4 + size
+    return found
+
+
+def members(prefix, messages, enums):
+    """Every field and every value by name, with what they are on the wire."""
+    for enum in enums:
+        assert isinstance(enum, EnumDescriptorProto)
+        yield from ((f"{prefix}{enum.name}.{value.name}", (value.number,)) for value in enum.value)
+    for message in messages:
+        assert isinstance(message, DescriptorProto)
+        for field in message.field:
+            kind = field.type, field.label, field.type_name, field.proto3_optional, field.HasField("oneof_index")
+            yield f"{prefix}{message.name}.{field.name}", (field.number, *kind)
+        yield from members(f"{prefix}{message.name}.", message.nested_type, message.enum_type)
+
+
+def test_names_numbers_and_types_are_those_that_apache_published(told: list[bytes]) -> None:
+    published = dict[str, tuple[Any, ...]]()
+    for file in FileDescriptorSet.FromString(told[0]).file:
+        published.update(members("", file.message_type, file.enum_type))
+    ours = dict[str, tuple[Any, ...]]()
+    for module in (definition_pb2, service_pb2):
+        file = FileDescriptorProto()
+        module.DESCRIPTOR.CopyToProto(file)
+        ours.update(members("", file.message_type, file.enum_type))
+    assert len(published) > 250
+    assert {name: (ours.get(name), kind) for name, kind in published.items() if ours.get(name) != kind} == {}
+
+
+def test_every_recorded_message_is_converted_as_the_official_proxy_converts_it(told, records) -> None:
+    stored = list(decode_messages(records, check_crc=False))
+    assert len(stored) == len(told) - 1 > 400
+    kinds = set()
+    for message, expected in zip(stored, told[1:], strict=True):
+        theirs, ours = Message.FromString(expected), message_of(message)
+        if "TIMER_DELAY_SEC" in message.properties:
+            theirs.system_properties.ClearField("delivery_timestamp")
+            ours.system_properties.ClearField("delivery_timestamp")
+        ours.system_properties.ClearField("priority")
+        assert ours == theirs
+        kinds.add(ours.system_properties.message_type)
+    assert len(kinds) > 2

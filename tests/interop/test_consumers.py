@@ -1,7 +1,8 @@
-"""Unmodified Java consumers receive from our server exactly what they received from the broker that wrote the store."""
+"""Unmodified Java clients receive what they received from the broker of a store, and find every message of each."""
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle, product
 
 import pytest
 
@@ -9,8 +10,9 @@ from blocking_client import eventually
 from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import Consumed, JavaClient, JavaError
+from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, site
 from interop.stages import Stage
-from interop.stored import Stored
+from interop.stored import Stored, as_java_shows, comparable, stored
 
 pytestmark = pytest.mark.interop
 
@@ -169,3 +171,96 @@ def test_a_producer_that_insists_on_a_queue_is_told_that_the_server_is_read_only
         pytest.skip("it would write")
     with pytest.raises(JavaError, match=r"MQBrokerException.*CODE: 16.*this broker is read-only"):
         run.client.send(run.stage.name_server, "TopicTest", 0)
+
+
+NOTHING_FOUND = "CODE: 208"
+SENDERS = ("5.5.0-binary", "4.9.8")
+"""Both versions and both forms; the others are for `make soak`, and so are other pairs of a store and a place."""
+
+STORES = ("g1", "g2-hosts", "g2-queues", "g2-ext")
+IN_IDS, ELSEWHERE = "on-the-address-in-the-id", "elsewhere"
+SOME_PLACES = {("g1", IN_IDS), ("g2-hosts", IN_IDS), ("g2-queues", ELSEWHERE)}
+OBJECTS = ("admin", "producer", "consumer")
+"""All three classes have the methods; they take turns."""
+
+
+def cases(every, some):
+    """All parameters, those that are not among `some` for `make soak`."""
+    return [pytest.param(each, marks=[] if each in some else pytest.mark.soak) for each in every]
+
+
+@pytest.fixture(
+    scope="module", params=cases(product(STORES, (IN_IDS, ELSEWHERE)), SOME_PLACES), ids=lambda place: "-".join(place)
+)
+def where(request, java, tmp_path_factory):
+    name, place = request.param
+    store, work = stored(name, tmp_path_factory.mktemp(name)), tmp_path_factory.mktemp("site")
+    with site(store.root, work, *store.options, in_ids=place == IN_IDS, hosts=store.hosts) as running:
+        yield store, running
+        java.disconnect(running.name_server)
+
+
+@pytest.fixture(params=cases(CLIENTS, SENDERS))
+def client(request, java):
+    return java(*CLIENTS[request.param])
+
+
+@pytest.fixture(params=cases((name for name in CLIENTS if name.startswith(OLD_CLIENT_VERSION)), SENDERS))
+def old_client(request, java):
+    """One that still has ``viewMessage(id)``, which went with 5.3."""
+    return java(*CLIENTS[request.param])
+
+
+def test_every_offset_message_id_is_viewed(where, client) -> None:
+    store, server = where
+    for (offset_id, produced), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
+        server.forget()
+        message = client.view(server.name_server, kind, offset_id, produced.topic)
+        how = {"is_old_client": client.version == OLD_CLIENT_VERSION, "by_unique_key_query": not server.is_in_ids}
+        expected = as_java_shows(store.at(offset_id), **how)
+        assert comparable(message) == expected, produced
+        assert server.lookups() == [VIEW_MESSAGE_BY_ID if server.is_in_ids else QUERY_MESSAGE], produced
+
+
+def test_every_unique_key_is_viewed_by_a_query(where, client) -> None:
+    store, server = where
+    for produced, kind in zip(store.produced, cycle(OBJECTS), strict=False):
+        server.forget()
+        records = store.with_unique_key(produced.topic, produced.unique_key)
+        if not records:
+            # Delayed and not delivered, or rolled back: the topic has no such message.
+            with pytest.raises(JavaError, match=NOTHING_FOUND):
+                client.view(server.name_server, kind, produced.unique_key, produced.topic)
+            continue
+        message = client.view(server.name_server, kind, produced.unique_key, produced.topic)
+        shown = [as_java_shows(record, is_old_client=client.version == OLD_CLIENT_VERSION) for record in records]
+        assert comparable(message) in shown, produced
+        assert server.lookups() == [QUERY_MESSAGE], produced
+
+
+def test_every_key_finds_its_messages_and_no_other(where, client) -> None:
+    store, server = where
+    keys = sorted({(produced.topic, key) for produced in store.produced for key in produced.keys})
+    for (topic, key), kind in zip(keys, cycle(OBJECTS), strict=False):
+        records = store.with_key(topic, key)
+        if not records:
+            with pytest.raises(JavaError, match=NOTHING_FOUND):
+                client.query(server.name_server, kind, topic, key)
+            continue
+        found = [comparable(message) for message in client.query(server.name_server, kind, topic, key)]
+        shown = [as_java_shows(record, is_old_client=client.version == OLD_CLIENT_VERSION) for record in records[-64:]]
+        assert found == shown, (topic, key)
+
+
+def test_viewing_by_id_alone_needs_the_server_on_the_address_in_the_id(where, old_client) -> None:
+    store, server = where
+    for (offset_id, _), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
+        server.forget()
+        if server.is_in_ids:
+            message = old_client.view(server.name_server, kind, offset_id, None)
+            assert comparable(message) == as_java_shows(store.at(offset_id), is_old_client=True)
+            assert server.lookups() == [VIEW_MESSAGE_BY_ID]
+        else:
+            with pytest.raises(JavaError, match=r"connect to .*:10911 failed"):
+                old_client.view(server.name_server, kind, offset_id, None)
+            assert server.lookups() == []

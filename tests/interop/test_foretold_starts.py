@@ -132,13 +132,6 @@ def test_a_start_is_as_it_was_foretold_on_hundreds_of_mixtures(tmp_path, oracle,
     assert came["kept"] > 120
 
 
-def store_with_batches(root: Path) -> None:
-    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=QUEUE_FILE, batch_queue_file_size=BATCH_FILE)
-    writer.append("T", b"plain")
-    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
-    writer.close()
-
-
 def damaged_topics_without_backup(root: Path) -> None:
     (root / "config" / "topics.json").write_bytes(bytes(100))
 
@@ -184,7 +177,10 @@ def nothing(root: Path) -> None:
 @pytest.mark.parametrize("harm", [nothing, damaged_topics_without_backup, *MORE_HARM])
 def test_the_official_broker_ends_on_what_was_foretold_alone(tmp_path, harm) -> None:
     root = tmp_path / "store"
-    store_with_batches(root)
+    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=QUEUE_FILE, batch_queue_file_size=BATCH_FILE)
+    writer.append("T", b"plain")
+    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+    writer.close()
     harm(root)
     start = foretell_start(OpenedStore.open(root))
     (outcome,) = (each for each in start.outcomes if each.broker is Broker.FROM_5_5)

@@ -1,15 +1,59 @@
 """A client of generated stubs, in Go, gets every message of a recorded store by gRPC exactly once."""
 
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.endpoint import Endpoint
 from golden.record.records import Record
-from interop.generated_clients import answers, generated_client
+from interop.jars import GO_ENVIRONMENT, GO_FLAGS, cached
+from interop.other_clients import run_tool
 from interop.stored import stored
+from needed_tools import tool
 from process import serving_process
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PROTOS = sorted(path.relative_to(ROOT) for path in (ROOT / "broker" / "grpc" / "messages").glob("*.proto"))
+GO_FILES = ("go.mod", "go.sum", "main.go", "tools.go")
+GO_MODULE = "rocketlens/tests/interop/query"
+GO_PLUGINS = ("google.golang.org/protobuf/cmd/protoc-gen-go", "google.golang.org/grpc/cmd/protoc-gen-go-grpc")
+ASKING_SECONDS = 300
+
+
+def answers(client, host, port, questions):
+    asked = "".join(f"{json.dumps(question)}\n" for question in questions)
+    command = [*client, host, str(port)]
+    outcome = subprocess.run(command, input=asked.encode(), capture_output=True, check=False, timeout=ASKING_SECONDS)
+    assert outcome.returncode == 0, outcome.stderr.decode()[-4000:]
+    return [json.loads(line) for line in outcome.stdout.decode().splitlines()]
+
+
+def _build_go(folder: Path) -> None:
+    go = tool("go")
+    folder.mkdir()
+    for name in GO_FILES:
+        shutil.copy(HERE / "grpc-go" / name, folder / name)
+    run_tool([go, "build", "-mod=readonly", *GO_FLAGS, "-o", f"{folder}/", *GO_PLUGINS], folder, GO_ENVIRONMENT)
+    options = ",".join([f"module={GO_MODULE}", *(f"M{path.as_posix()}={GO_MODULE}/messages" for path in PROTOS)])
+    outputs = []
+    for name in ("go", "go-grpc"):
+        plugin = folder / f"protoc-gen-{name}"
+        outputs += [f"--plugin=protoc-gen-{name}={plugin}", f"--{name}_out={folder}", f"--{name}_opt={options}"]
+    _protoc(*outputs)
+    run_tool([go, "build", "-mod=readonly", *GO_FLAGS, "-o", f"{folder}/query", "."], folder, GO_ENVIRONMENT)
+
+
+def _protoc(*options: str) -> None:
+    run_tool([sys.executable, "-m", "grpc_tools.protoc", "-I.", *options, *map(str, PROTOS)], ROOT)
+
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak]
 
@@ -60,7 +104,9 @@ def asked_of(store) -> list[tuple[dict[str, Any], list[Record]]]:
 def test_a_client_of_generated_stubs_gets_every_message_exactly_once(tmp_path) -> None:
     store = stored("g1", tmp_path / "store")
     asked = asked_of(store)
-    client = generated_client()
+    sources = (*(ROOT / path for path in PROTOS), *(HERE / "grpc-go" / name for name in GO_FILES))
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
+    client = [str(cached(f"grpc-go-{digest.hexdigest()[:16]}", _build_go) / "query")]
     with serving_process(store.root, tmp_path, "--grpc", "0") as server:
         address = Endpoint.parse(server.line.rpartition("; gRPC at ")[2].strip())
         lines = answers(client, address.host, address.port, [question for question, _ in asked])

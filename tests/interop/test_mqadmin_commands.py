@@ -57,11 +57,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def answers(where) -> set[int]:
-    passed = [each for proxy in where.proxies for each in proxy.passed if not each.to_server]
-    return {each.frame.code for each in passed if each.frame.is_response}
-
-
 def test_the_table_has_every_command_that_mqadmin_knows(mqadmin: JavaClient) -> None:
     assert sorted(RUNS) == sorted(mqadmin.commands())
     rows = [names.split() for names in NOTES]
@@ -100,7 +95,8 @@ def check(mqadmin, where, name, run, folder) -> None:
     assert time.monotonic() - started < LONGEST_SECONDS
     assert re.search(run.printed, printed), printed
     if run.answered is not None:
-        assert run.answered in answers(where)
+        passed = [each for proxy in where.proxies for each in proxy.passed if not each.to_server]
+        assert run.answered in {each.frame.code for each in passed if each.frame.is_response}
     if run.outcome is Outcome.WORKS and name != "queryMsgTraceById":
         assert "Exception" not in printed
     assert "internal error" not in printed

@@ -31,7 +31,9 @@ PROPERTIES = {
 QUEUES = [("Plain", 0), ("Plain", 1), ("Late", 0), ("Batch", 0), ("Gone", 0), ("nosuch", 0)]
 
 
-def make_store(root) -> None:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    root = tmp_path_factory.mktemp("queues") / "store"
     numbers = random.Random(7)
     writer = StoreWriter(root, segment_size=4096, queue_file_size=400, batch_queue_file_size=920)
     for _ in range(10):
@@ -48,12 +50,6 @@ def make_store(root) -> None:
     writer.close()
     for path in sorted((root / "commitlog").iterdir())[:2]:
         path.unlink()
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    root = tmp_path_factory.mktemp("queues") / "store"
-    make_store(root)
     return root
 
 

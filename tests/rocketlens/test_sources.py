@@ -22,8 +22,6 @@ from spark_jobs.places.remote_file import RemoteFile
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, appended, closed_store
 
-# --- sources ----------------------------------------------------------------------------------------------------------
-
 KINDS = {"a directory": rocketlens.Store, "several directories": SeveralStores, "a URL": UrlStore}
 KINDS["a broker, a name server"] = rocketlens.RemoteStore
 NUMBERS = itertools.count()
@@ -215,9 +213,6 @@ def test_what_comes_to_several_stores_is_followed_in_all(tmp_path: Path) -> None
         coming = stores.follow_each("T", {str(writers[0].root): {0: 1}})
         where, (message,) = next(coming)
         assert (where, message.body) == (str(writers[1].root), b"before")
-
-
-# --- url store --------------------------------------------------------------------------------------------------------
 
 
 def waiting(source):

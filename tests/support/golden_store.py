@@ -8,6 +8,7 @@ import sys
 import tarfile
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 G1 = GOLDEN / "g1"
@@ -36,6 +37,34 @@ def log_folders(root: Path) -> list[Path]:
     """The directories of a recorded store's log: plain ones, and those in which it is DLedger's."""
     plain = (path for path in root.iterdir() if path.name.startswith("commitlog"))
     return [*sorted(plain), *sorted(root.glob("dledger-*/data"))]
+
+
+class Produced(NamedTuple):
+    """A message of g1, as the broker answered its producer."""
+
+    unique_key: str
+    offset_message_id: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    keys: list[str]
+    tags: str | None
+    label: str
+
+    @property
+    def physical_offset(self) -> int:
+        return int(self.offset_message_id[16:], 16)
+
+
+def produced() -> list[Produced]:
+    """Those of g1 that are no batch, and that a transaction did not take back."""
+    lines = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()]
+    told = [(row, [None if text == "null" else text for text in row[7:]]) for row in lines if len(row) == 9]
+    return [
+        Produced(*row[2:5], int(row[5]), int(row[6]), (keys or "").split(), tags, row[0])
+        for row, (keys, tags) in told
+        if row[3] not in ("", "null")
+    ]
 
 
 if __name__ == "__main__":

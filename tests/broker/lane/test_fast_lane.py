@@ -290,12 +290,6 @@ async def test_whoever_has_sent_a_request_in_pieces_owes_nothing_and_else_is_clo
         assert wire.is_closed
 
 
-def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
-    found = [exchange for exchange in session.exchanges() if exchange.code in (VIEW, QUERY)]
-    headers = (json.dumps(each.header, ensure_ascii=False, separators=(",", ":")).encode() for each in found)
-    return [(each.ext_fields, frame_of(header)) for each, header in zip(found, headers, strict=True)]
-
-
 def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
     record = service.store.record_at(int(fields["offset"])) if "offset" in fields else None
     return record is None or fields.get("topic") in (None, decode_message(record).topic)
@@ -306,7 +300,9 @@ def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path) -> None:
     folder = GOLDEN / "g2" / "g2-queues-5.5.1"
     session = Session(folder.name, folder / "views.jsonl.xz", folder / "store.tar.xz")
     service = service_of(MessageStore.open(unpack("store", tmp_path, archives=folder)))
-    requests = recorded_requests(session)
+    found = [exchange for exchange in session.exchanges() if exchange.code in (VIEW, QUERY)]
+    headers = (json.dumps(each.header, ensure_ascii=False, separators=(",", ":")).encode() for each in found)
+    requests = [(each.ext_fields, frame_of(header)) for each, header in zip(found, headers, strict=True)]
     taken = asyncio.run(compare(service, [[frame] for _, frame in requests]))
     records = {fields["offset"] for fields, _ in requests}
     assert len(records) > 10

@@ -186,10 +186,6 @@ def bad_header(header: bytes) -> bytes:
     return PREFIX.pack(4 + len(header), len(header)) + header
 
 
-def crowd(peer: Peer) -> None:
-    peer.scheduler.spend(SHARE_BYTES + SMALL_READ)
-
-
 REQUESTS = (view(2, 1), view(3, 2), bad_header(b"{"), view(4, 3, serialize_type=1), request(999, 4), view(6, 5))
 STREAM = b"".join((*REQUESTS, request(BODY, 6, b"x" * 50), bad_header(b""), view(8, 7)))
 """Requests of all kinds that are answered at once: a command, one that is refused, and none at all."""
@@ -234,7 +230,7 @@ def peer_that_is(state: str) -> Peer:
         case "within a frame":
             peer.receive(view(2, 1)[:20])
         case "queued":
-            crowd(peer)
+            peer.scheduler.spend(SHARE_BYTES + SMALL_READ)
             peer.receive(view(2, 1) * 300)
         case "held by its reader":
             peer.session.pause_writing()

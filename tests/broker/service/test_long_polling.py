@@ -201,19 +201,15 @@ async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_i
     question.same = "the same"
     first = polls.hold(question, 10, object())
     await until(entered.is_set)
-    second = polls.hold(same_as(question), 10, object())
+    same = FakeQuestion()
+    same.same = question.same
+    second = polls.hold(same, 10, object())
     await asyncio.sleep(0)
     leave.set()
     assert not isinstance(first, Response)
     assert not isinstance(second, Response)
     assert await first is await second
     assert len(polls) == 0
-
-
-def same_as(question: "FakeQuestion") -> "FakeQuestion":
-    same = FakeQuestion()
-    same.same = question.same
-    return same
 
 
 async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:

@@ -123,9 +123,7 @@ def test_what_a_server_is_not_asked_is_wrong_usage() -> None:
             assert says in outcome.errors
 
 
-@pytest.fixture
-def stores(tmp_path: Path) -> tuple[Path, Path]:
-    """A store, and a copy that lacks two messages and has a damaged one."""
+def test_a_difference_is_a_table_and_a_sentence_or_one_object_for_a_program(tmp_path) -> None:
     writer = StoreWriter(tmp_path / "a")
     for number in range(8):
         writer.append("Orders", b"body %d" % number)
@@ -138,10 +136,7 @@ def stores(tmp_path: Path) -> tuple[Path, Path]:
     with segment.open("r+b") as file:
         file.seek(writer.written[3].physical_offset + 90)
         file.write(b"#")
-    return writer.root, tmp_path / "b"
-
-
-def test_a_difference_is_a_table_and_a_sentence_or_one_object_for_a_program(stores, tmp_path) -> None:
+    stores = writer.root, tmp_path / "b"
     outcome = rocketlens("diff", *stores)
     assert outcome.code == 1
     assert "3 messages are missing in B, 0 extra, 0 different" in outcome.text

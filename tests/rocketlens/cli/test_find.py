@@ -26,8 +26,6 @@ from storage.columns.names import JSON_NAMES
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
-# --- find -------------------------------------------------------------------------------------------------------------
-
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 
 
@@ -153,8 +151,6 @@ def test_a_half_message_is_found_with_its_end(tmp_path, way) -> None:
         assert "half: rolled back" in table
 
 
-# --- find by id -------------------------------------------------------------------------------------------------------
-
 # Of produced.tsv: hot0.
 OFFSET = 6581
 
@@ -230,9 +226,6 @@ def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store, server) -
         assert (outcome.code, len(outcome.messages)) == (1, 1)
         assert "inside the record that starts at 0" in outcome.errors
         assert len(outcome.errors.splitlines()) == 1
-
-
-# --- find in topic ----------------------------------------------------------------------------------------------------
 
 
 def query(where, kind, text, *arguments, form="json"):
@@ -315,8 +308,6 @@ def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
         assert f"{a} answered: can not find message" in outcome.errors
         assert f"{b} answered: can not find message" in outcome.errors
 
-
-# --- find many --------------------------------------------------------------------------------------------------------
 
 HOT = 40
 

@@ -19,8 +19,6 @@ from rocketlens.cli.server_options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIAB
 from storage.store.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter, appended, closed_store
 
-# --- opening ----------------------------------------------------------------------------------------------------------
-
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]
 NOBODY = "127.0.0.1:1"
@@ -152,8 +150,6 @@ def test_what_reads_the_files_of_a_store_says_so_of_a_server(arguments, g1_store
     assert not (tmp_path / "out").exists()
 
 
-# --- store options ----------------------------------------------------------------------------------------------------
-
 ROW_OF_STORE_OPTIONS = (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1].split("\t")
 TOPIC, UNIQUE_KEY_OF_STORE_OPTIONS, KEY = ROW_OF_STORE_OPTIONS[1], ROW_OF_STORE_OPTIONS[4], ROW_OF_STORE_OPTIONS[7]
 
@@ -236,8 +232,6 @@ def test_sizes_of_index_files_are_given_together(command, copied) -> None:
         assert (refused.code, refused.output) == (2, b"")
         assert "--index-slots and --index-entries: give both or neither" in refused.errors
 
-
-# --- server options ---------------------------------------------------------------------------------------------------
 
 UNIQUE_KEY_OF_SERVER_OPTIONS = "FD000000000000000000000000000002708C30946E09687211CE0017"
 OFFSET = 6581
@@ -394,9 +388,6 @@ def test_options_that_cannot_be_are_refused(g1_store, credentials, arguments, sa
         assert says in outcome.errors
 
 
-# --- tier -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     return unpack("store", tmp_path_factory.mktemp("tier"), archives=GOLDEN / "g2" / "g2-tier")
@@ -440,20 +431,15 @@ def test_commands_that_read_the_log_alone_refuse_a_tier_in_one_sentence(store, a
     assert "serve, find, search, filter, tail, topics and export" in line
 
 
-# --- mcp --------------------------------------------------------------------------------------------------------------
-
-UNIQUE_KEY_OF_MCP = ROW[2]
-
-
 def test_the_options_of_a_store_are_taken(g1_store, tmp_path) -> None:
     log, state = ("--commit-log", g1_store / "commitlog"), ("--state-dir", tmp_path / "state")
     (tmp_path / "state").mkdir()
     (tmp_path / "masks").write_text("body\n")
     index = ("--index-slots", 97, "--index-entries", 150)
     masks = ("--mask", "hosts", "--mask-file", tmp_path / "masks")
-    asked = [call(1, "message", id=UNIQUE_KEY_OF_MCP)]
+    asked = [call(1, "message", id=UNIQUE_KEY)]
     (found,) = answers("--store", g1_store, *log, *state, *index, *masks, says=asked)
-    assert found["message"]["uniqueKey"] == UNIQUE_KEY_OF_MCP
+    assert found["message"]["uniqueKey"] == UNIQUE_KEY
     assert found["message"]["body"] == "***"
     writer = closed_store(tmp_path / "store", appended("orders", b"again"))
     refused = rocketlens("mcp", writer.root, "--tier", tmp_path / "nothing")
@@ -471,11 +457,11 @@ def test_a_server_with_tls_and_accounts_is_asked(g1_store, tmp_path) -> None:
     acl = write_accounts(tmp_path / "plain_acl.yml")
     keys = ("--credentials", tmp_path / "tools.yml")
     ours = ("--tls-cert", own, "--tls-key", key, "--tls-key-password-file", tmp_path / "password")
-    asked = [call(1, "find", text=UNIQUE_KEY_OF_MCP, topic="TopicTest", kind="unique key")]
+    asked = [call(1, "find", text=UNIQUE_KEY, topic="TopicTest", kind="unique key")]
     with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls, acl=acl)) as endpoint:
         for way in (("--tls-ca", authority.certificate), ("--tls", "--tls-no-verify")):
             (found,) = answers(endpoint, *way, *ours, *keys, says=asked)
-            assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY_OF_MCP]
+            assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY]
 
 
 def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store) -> None:

@@ -42,8 +42,6 @@ from rocketlens.cli import serving
 from store_writer import appended, closed_store
 from web_questions import keys
 
-# --- serve ------------------------------------------------------------------------------------------------------------
-
 
 def is_served(endpoint: Endpoint) -> bool:
     with BlockingClient(endpoint) as client:
@@ -70,8 +68,6 @@ def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_pat
         assert is_served(server.endpoints[0])
         assert server.stop() == 0
 
-
-# --- serve grpc -------------------------------------------------------------------------------------------------------
 
 DEADLINE_SECONDS = 60.0
 
@@ -134,9 +130,6 @@ def test_groups_and_their_offsets_are_those_of_worker_0(workers: str, g1_store: 
         client.channel.close()
         assert server.stop() == 0
         assert "Traceback" not in server.errors.read_text()
-
-
-# --- serve http -------------------------------------------------------------------------------------------------------
 
 
 def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
@@ -255,9 +248,6 @@ def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, 
     assert [(look["account"], look["result"]) for look in looks if look["messages"]] == [(READER, "SUCCESS")]
 
 
-# --- serve registered -------------------------------------------------------------------------------------------------
-
-
 def entries(name_server, code) -> list[tuple[str, str, str]]:
     names = ("brokerName", "brokerId", "brokerAddr")
     return [(*(fields[name] for name in names),) for fields, _ in name_server.received(code)]
@@ -287,9 +277,6 @@ def test_each_store_is_registered_again_when_a_worker_was_replaced_and_taken_off
         assert server.stop() == 0
         assert sorted(entries(name_server, RequestCode.UNREGISTER_BROKER)) == sorted(wanted)
     assert server.errors.read_text().count("registered with name server") == 4
-
-
-# --- serve several ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -360,8 +347,6 @@ def figures_after(server, broker, views):
     assert told <= views, figures
     return figures if told == views else None
 
-
-# --- serve state ------------------------------------------------------------------------------------------------------
 
 FIELDS = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1"}
 
@@ -434,8 +419,6 @@ def test_a_server_whose_state_has_no_room_serves_on_and_writes_when_there_is(g1_
         with serving_process(*serving) as server, Client(server.endpoints[0]) as client:
             assert client.committed() == 7
 
-
-# --- serve options ----------------------------------------------------------------------------------------------------
 
 STORE = Path("/store")
 STOPPED = 7

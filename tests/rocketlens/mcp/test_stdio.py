@@ -21,8 +21,6 @@ from rocketlens.source import Source
 from rocketlens.store import Store
 from store_writer import StoreWriter
 
-# --- stdio ------------------------------------------------------------------------------------------------------------
-
 LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "assistant", "version": "1"}}
 
 
@@ -206,8 +204,6 @@ def test_a_search_by_key_ends_in_its_time_where_the_index_is_still_to_be_complet
     (second,) = answers(g1_store, says=[call(2, "search", **asked, cursor=first["cursor"])])
     assert [each["keys"] for each in second["messages"]] == [["hotkey"]] * 3
 
-
-# --- tools ------------------------------------------------------------------------------------------------------------
 
 ROW = (G1 / "produced.tsv").read_text("utf-8").splitlines()[1].split("\t")
 UNIQUE_KEY, OFFSET_ID = ROW[2], ROW[3]

@@ -35,8 +35,6 @@ from rocketlens.replay.resent import (
 )
 from storage.kernels.resending import resend_parcels, resend_ways
 
-# --- resent -----------------------------------------------------------------------------------------------------------
-
 HOST = HostAddress("10.0.0.1", 10911)
 
 
@@ -156,9 +154,6 @@ def test_a_group_that_only_pops_gets_its_dead_letters_by_the_retry_topic_of_thei
     assert (sent.topic, parse_properties(sent.properties)["RETRY_TOPIC"]) == (topic, "Orders")
 
 
-# --- choice -----------------------------------------------------------------------------------------------------------
-
-
 def chosen(choice) -> list[Chosen]:
     return [each for piece in choice.pieces() for each in piece]
 
@@ -248,8 +243,6 @@ def test_what_is_no_message_is_named_with_its_line(tmp_path, line) -> None:
     with pytest.raises(ConfigError, match="line 2: no message in JSON"):
         chosen(LinesChoice(file))
 
-
-# --- plain records ----------------------------------------------------------------------------------------------------
 
 names = st.one_of(st.sampled_from([*sorted(SYSTEM_PROPERTIES), ORIGIN]), st.text("abAB_价", min_size=1, max_size=70))
 pieces = st.one_of(

@@ -247,16 +247,12 @@ def test_a_filter_that_the_broker_did_not_know_is_never_ruled_out_by_bits(group,
     assert len(found) == {"a = 8": 10, "a < 20": 200, "a >= 0": MESSAGES}.get(text, 10)
 
 
-def recorded(name):
-    return Session("g2-filters", FILTERS / name, FILTERS / "store.tar.xz").exchanges()
-
-
 @pytest.mark.parametrize(("name", "supports_retry"), [("pulls.jsonl.xz", False), ("pulls-retry.jsonl.xz", True)])
 def test_pulls_of_retry_topics_are_answered_as_recorded(name, supports_retry, filters_store) -> None:
     """But for expressions that do not compile, and for a message at which a broker fails for ever."""
     asker = Asker(filters_store, filter_support_retry=supports_retry)
     by_expression = 0
-    for exchange in recorded(name):
+    for exchange in Session("g2-filters", FILTERS / name, FILTERS / "store.tar.xz").exchanges():
         expected, fields = exchange.recorded, exchange.ext_fields
         answer = asker.ask(RequestCode.PULL_MESSAGE, fields)
         if fields["subscription"] == "a >":

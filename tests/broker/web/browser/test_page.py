@@ -20,8 +20,6 @@ from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, appended, closed_store
 from web_questions import serving_page
 
-# --- page -------------------------------------------------------------------------------------------------------------
-
 PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
 PLAIN = PRODUCED[0]
 UNIQUE_KEY, OFFSET_ID = PLAIN[2], PLAIN[3]
@@ -149,8 +147,6 @@ def test_the_keyboard_alone_is_enough(browser) -> None:
     browser.until(lambda: browser.place == "/")
 
 
-# --- page lists -------------------------------------------------------------------------------------------------------
-
 CATCH = """
     URL.createObjectURL = (blob) => { blob.arrayBuffer().then((data) => {
       window.savedText = new TextDecoder('utf-8', {ignoreBOM: true}).decode(data); }); return '#'; };
@@ -228,8 +224,6 @@ def test_a_list_is_saved_as_json_as_the_api_gave_it_and_as_csv_that_runs_nothing
         assert lone.complaints() == []
 
 
-# --- page links -------------------------------------------------------------------------------------------------------
-
 VIEWS = ("topics", "find", "message", "topic", "search", "groups", "dead-letters", "pending", "space", "health")
 VIEWS += ("light-topics", "tail")
 
@@ -289,9 +283,6 @@ def test_a_store_that_is_gone_is_said_on_every_view(lone, small_root, views) -> 
         lone.keep("gone")
 
 
-# --- page bodies ------------------------------------------------------------------------------------------------------
-
-
 def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone, tmp_path) -> None:
     body = '{"id":12345678901234567890,"price":1.10,"lines":[{"a":1},{"b":[]}],"text":"{","none":{}}'
     closed_store(tmp_path / "store", appended("orders", body.encode()))
@@ -317,8 +308,6 @@ def test_json_is_a_tree_that_folds_and_keeps_every_number_as_it_is_written(lone,
         lone.until(lambda: json.loads(lone.see(".json-tree").text) == json.loads(body))
         assert lone.complaints() == []
 
-
-# --- page zone --------------------------------------------------------------------------------------------------------
 
 ZONES = ("UTC", "Asia/Shanghai", "America/New_York", "Asia/Kathmandu")
 CHANGES = (1_761_440_400_000, 1_762_063_200_000, 1_772_953_200_000, 1_774_746_000_000)
