@@ -24,11 +24,14 @@ class FileQueue(SourceQueue):
     """
 
     __slots__ = (
-        "_beside", "_bounds", "_commit_log", "_files", "_generation", "_keep", "_known", "holes", "name", "sound_part",
+        "_beside", "_bounds", "_commit_log", "_files", "_generation", "_keep", "_known", "holes", "is_part", "name",
+        "sound_part",
     )  # fmt: skip
     unit_size: int
     sound_part: Self | None
     """The queue up to its last sound unit, while the log is searched for what comes behind that."""
+    is_part: bool
+    """Whether this is such a part of a queue, behind whose last unit there are others."""
     _bounds: tuple[int, ...] | None
 
     def __init__(
@@ -50,7 +53,7 @@ class FileQueue(SourceQueue):
         else:
             self._files = self._known.files if self._known else QueueFiles(directory, self.unit_size, open_files)
         self._bounds = None
-        self.sound_part = None
+        self.sound_part, self.is_part = None, False
         self.holes = QueueHoles() if holes is None else holes
 
     @abstractmethod
@@ -69,7 +72,8 @@ class FileQueue(SourceQueue):
         if minimum < end:
             part = cast("Self", copy(self))
             part._bounds = (minimum, end, *more)
-            self.sound_part, part.sound_part = part, None
+            part.sound_part, part.is_part = None, True
+            self.sound_part = part
 
     @property
     def is_measured(self) -> bool:

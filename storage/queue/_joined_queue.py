@@ -92,7 +92,9 @@ class JoinedQueue(Queue):
         """Return the queue offset for a time (ms): in the last part that begins at that time or earlier."""
         (tier, *_), seam = self.parts, self.parts[-1].first
         if seam < self.max_offset:
-            begins = yield from self.own.store_timestamp_at_lookup(self.own.sound_from(seam))
+            begins = yield from self.own.store_timestamp_at_lookup(seam)
+            if begins < 0:
+                begins = yield from self.own.store_timestamp_at_lookup(self.own.sound_from(seam))
             if 0 <= begins <= timestamp:
                 found = yield from self.own.offset_by_timestamp_lookup(timestamp, boundary)
                 is_first = boundary is TimeBoundary.LOWER and found <= seam and begins == timestamp

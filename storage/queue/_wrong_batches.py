@@ -97,7 +97,7 @@ def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool
         alone |= (stops > batches.log.end) & (not is_followed)
         if oldest > 0:
             alone |= (places < minimum) & (units["store_timestamp"] >= oldest)
-        pair = (places[1:] < stops[:-1]) | (np.diff(bases) < sizes[:-1])
+        pair = (np.diff(units["store_timestamp"]) < 0) | (places[1:] < stops[:-1]) | (np.diff(bases) < sizes[:-1])
         if is_followed:
             pair &= ~early[1:]
         for odd in (np.flatnonzero(alone), np.flatnonzero(pair), np.flatnonzero(pair) + 1):
@@ -115,26 +115,39 @@ def without_wrong(batches: Batches, checked: CheckedUnits, doubtful: Iterable[in
         if number in judged or not 0 <= number < stop:
             continue
         judged.add(number)
-        unit: UnitFields = finish(batches.raw(number, number + 1)).tolist()[0]
-        if not _is_right(batches, unit, is_expired=number < checked.live and unit[4] + unit[5] <= checked.minimum):
+        first = max(number - 1, 0)
+        near: list[UnitFields] = finish(batches.raw(first, min(number + 2, stop))).tolist()
+        unit = near[number - first]
+        is_expired = number < checked.live and unit[4] + unit[5] <= checked.minimum
+        if not _is_right(batches, unit, near, is_expired=is_expired):
             wrong.append(number)
             waiting += [number - 1, number + 1]
     return checked.without(wrong)
 
 
-def _is_right(batches: Batches, unit: UnitFields, *, is_expired: bool) -> bool:
-    """Whether a unit has the values of its record, or possible ones where the log has no such record."""
+def _is_right(batches: Batches, unit: UnitFields, near: list[UnitFields], *, is_expired: bool) -> bool:
+    """Whether a unit has the values of its record, or possible ones where the log has no such record.
+
+    `near` are the units beside it with itself. It must lie between those beside it, unless these speak against each
+    other and its record is intact: else it is a copy of the unit of another batch.
+    """
     place, size, _, timestamp, base, count, *_ = unit
     log = batches.log
     if base < 0 or count <= 0 or not 0 <= place < log.end or not any(unit[:2]):
         return False
     if place < log.minimum:
         return is_expired
+    is_between = all(map(_follow, near, near[1:]))
     if log.check(place) in LOST:
-        return True
+        return is_between
     record = log.record_at(place)
     claimed = None if record is None else batches.name.offset_in(record, place)
     if record is None or claimed is None:
         return False
     own = len(record), log.store_timestamp_at(place, len(record)), *batch_in(record, claimed)
-    return own == (size, timestamp, base, count)
+    return own == (size, timestamp, base, count) and (is_between or len(near) < 3 or not _follow(near[0], near[2]))
+
+
+def _follow(before: UnitFields, behind: UnitFields) -> bool:
+    """Whether record and batch of one unit end before those of another one."""
+    return before[0] + before[1] <= behind[0] and before[4] + before[5] <= behind[4]

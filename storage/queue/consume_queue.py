@@ -143,17 +143,21 @@ class ConsumeQueue(FileQueue):
         if not before and (yield from self._starts_out_of_order(queue_offset)):
             return None
         stop = queue_offset + found
-        if found <= count and stop < self.max_offset and (yield from self._ends_out_of_order(stop)):
+        if found <= count and self._is_followed(stop) and (yield from self._ends_out_of_order(stop)):
             return None
         return UnitRange(file, position - before * UNIT.size, queue_offset - before, stop)
 
     def is_tag_suspect(self, queue_offset: int) -> Lookup[bool]:
-        if queue_offset + 1 < self.max_offset:
+        if self._is_followed(queue_offset + 1):
             is_out_of_order = yield from self._ends_out_of_order(queue_offset + 1)
         else:
             unit = yield from self.readable_unit(queue_offset)
             is_out_of_order = unit is not None and _stop_of(unit) > self._commit_log.end
         return is_out_of_order or (yield from self._starts_out_of_order(queue_offset))
+
+    def _is_followed(self, queue_offset: int) -> bool:
+        """Whether the unit before a queue offset is not the queue's last one, as far as it is known which that is."""
+        return queue_offset < self.max_offset or self.is_part
 
     def _starts_out_of_order(self, queue_offset: int) -> Lookup[bool]:
         """Return whether a unit does not point behind the message of the one before it, or that one leads nowhere.
@@ -432,6 +436,8 @@ class ConsumeQueue(FileQueue):
         if unit == FILLER:
             return Standing.EXPIRED
         record = yield from record_of_unit(self._commit_log, unit[0], unit[1])
+        if record is Standing.SOUND and (yield from self._is_out_of_order(queue_offset, unit[0])):
+            return Standing.DOUBTFUL
         if isinstance(record, Standing):
             return record
         claimed = self.name.offset_in(record, unit[0])

@@ -103,7 +103,7 @@ class UnitReader:
         log, is_filler = self.queue.log, (physical_offset, size, tags_code) == FILLER
         if not is_filler and is_implausible(log, physical_offset, size):
             return None
-        if physical_offset < self._skip_to:
+        if physical_offset < self._skip_to and log.segment_of(physical_offset) is None:
             return Missing.SKIPPED
         if wants is not None and not (yield from wants(tags_code)):
             is_suspect = not self.is_of_log and (yield from self.queue.is_tag_suspect(offset))

@@ -9,6 +9,7 @@ import pytest
 from damaged_units import QueueImage
 from protocol.errors import BeingSearched, QueueBeingSearched
 from queue_stores import open_queues
+from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import get_message
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore, StoreOptions
@@ -113,3 +114,30 @@ def test_no_message_that_tier_or_log_has_is_passed_while_the_log_is_searched(
             break
         queues.holes.step()
     assert not busy
+
+
+def test_a_tag_beside_the_units_that_are_searched_is_not_believed(tmp_path, monkeypatch) -> None:
+    """Damage that ends a queue may begin within the tag of the unit before it."""
+    writer = StoreWriter(tmp_path / "store")
+    for _ in range(20):
+        writer.append("T", b"body", tags="A")
+    for _ in range(20):
+        writer.append("Other", b"behind them")
+    writer.close()
+    image = QueueImage(writer.root / "consumequeue" / "T" / "0")
+    image.put(18, image.unit(18)[:16] + b"\xff" * 4)
+    image.put(19, b"\xff" * 20)
+    monkeypatch.setattr("storage.queue.queue_holes.SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr("storage.queue._shared_pass.PIECE", 64)
+    queues = open_queues(writer.root)[0]
+    queues.holes.connect(hand_on=lambda: None)
+    read, offset, end = list[int](), 0, 1
+    while offset < end:
+        try:
+            result = get_message(queues, "T", 0, offset, 8, 1 << 18, TagFilter(parse_tag_expression("A")))
+        except QueueBeingSearched:
+            queues.holes.step()
+            continue
+        read += [int.from_bytes(record[20:28], "big") for record in result.records]
+        offset, end = result.next_begin_offset, result.max_offset
+    assert read == list(range(20))

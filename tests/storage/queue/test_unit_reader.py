@@ -1,5 +1,6 @@
 """Units of damaged queues as pulls and the page read them: each leads to its message, or says that it is lost."""
 
+import random
 import shutil
 import tempfile
 from pathlib import Path
@@ -8,15 +9,20 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from damaged_units import QueueImage
 from doctoring import put
 from examples import examples
 from oracles import java_hash, packed, read_record
 from queue_stores import open_queues, unit_bytes
 from storage.query.get_message import get_message
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue import TimeBoundary
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_reader import LOST, entries_between
 from store_writer import StoreWriter, Written
+
+BODY = 90
+"""A position within the body of a record without addresses of IPv6."""
 
 COUNT, A_FILE = 60, 10
 """The last file of a queue stays whole: where a queue ends is found elsewhere."""
@@ -126,3 +132,65 @@ def test_entries_are_those_of_all_messages_that_the_log_has_and_pulls_bring_them
         assert listed == [each.physical_offset for n, each in enumerate(made.plain) if n >= start and n not in gone]
         found = places(pulled(queues, "T", end))
         assert found == [each.physical_offset for number, each in enumerate(made.plain) if number not in gone]
+
+
+@pytest.mark.parametrize("seed", range(examples(16)))
+@pytest.mark.parametrize("kind", ["plain", "batches"])
+def test_no_intact_message_is_passed_where_units_and_records_are_damaged(kind, seed, tmp_path) -> None:
+    """Bits of units that flipped, units of other batches; of the log a damaged record, or a segment that is gone."""
+    chance, size = random.Random(seed), 46 if kind == "batches" else 20
+    writer = StoreWriter(tmp_path / "store", segment_size=2048)
+    for number in range(COUNT):
+        if kind == "batches":
+            writer.append_inner_batch("T", [(b"x" * 20, {})] * (number % 3 + 1))
+        else:
+            writer.append("T", b"x" * 60)
+    writer.close()
+    records, intact = writer.records, set(range(COUNT))
+    if seed % 4 == 1:
+        gone = chance.randrange(2048, records[-3].physical_offset, 2048) // 2048 * 2048
+        (writer.root / f"commitlog/{gone:020d}").unlink()
+        intact = {number for number in intact if not 0 <= records[number].physical_offset - gone < 2048}
+    elif seed % 4:
+        damaged = {0, chance.randrange(COUNT - 3)} if seed % 4 == 2 else set()
+        for number in damaged:
+            place = records[number].physical_offset
+            put(writer.root / f"commitlog/{place // 2048 * 2048:020d}", place % 2048 + BODY, b"?")
+        intact -= damaged
+    image = QueueImage(writer.root / ("batchconsumequeue" if size == 46 else "consumequeue") / "T/0", size)
+    wrong = chance.sample(range(COUNT - 3), 2)
+    units = [bytearray(image.unit(number)) for number in wrong]
+    if size == 46 and seed % 3 == 0:
+        contents = units[::-1]
+    elif size == 46 and seed % 3 == 1:
+        contents = [image.unit(number // 2) for number in wrong]
+    else:
+        for unit in units:
+            at = chance.choice([0, *range(2, 12), *range(20, size - 8)])
+            unit[at] ^= 1 << chance.randrange(8)
+        if seed % 4 == 1:  # which leads into the segment that is gone
+            units[0][:8] = packed(gone + chance.randrange(2000), 8)
+        contents = units
+    for number, unit in zip(wrong, contents, strict=True):
+        image.put(number, unit)
+    queues, _ = open_queues(writer.root)
+    queue = queues.queue("T", 0)
+    assert queue is not None
+    end, first = queue.max_offset, [record.queue_offset for record in records]
+
+    def times() -> list[int]:
+        return [queue.offset_by_timestamp(record.store_timestamp, TimeBoundary.LOWER) for record in records]
+
+    expected = [records[number].physical_offset for number in sorted(intact)]
+    questions = {
+        "pulls": lambda: [place for place in places(pulled(queues, "T", end)) if place in expected],
+        "entries": lambda: [each.physical_offset for each in entries_between(queue, 0, end) if each.size != LOST],
+        "single": lambda: [queue.message_in_log(first[number]) for number in sorted(intact)],
+        "times": lambda: times() if len(intact) == COUNT else first,
+    }
+    for name in chance.sample(sorted(questions), len(questions)):
+        found = questions[name]()
+        if name == "times":
+            assert found == first
+        else:
+            assert [place for place in found if place in expected] == expected, name

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from damaged_units import QueueImage
 from oracles import read_record
 from protocol.errors import NotAStore, StoreError
 from protocol.message import decode_message, decode_messages
@@ -131,6 +132,18 @@ def test_times_are_found_over_both_parts_and_each_message_by_its_keys_once(tiere
     assert sorted(found_offsets(store, "shared", KeyKind.KEY, maximum=1000)) == everything
     tagged = [each for each in everything if (each[1] * 2 + each[0]) % 3 == 0]
     assert sorted(found_offsets(store, "TagB", KeyKind.TAG, maximum=1000)) == tagged
+
+
+def test_times_are_found_in_the_store_where_its_first_units_are_damaged(tiered, tmp_path) -> None:
+    copied = copy_of(tiered, tmp_path)
+    seam = queue_of(copied.open().queues).parts[-1].first
+    image = QueueImage(copied.store / "consumequeue" / "T" / "0")
+    for number in range(seam, seam + 10):
+        image.put(number, b"\xff" * 20)
+    queue = queue_of(copied.open().queues)
+    for number in range(seam, seam + 11):
+        time = tiered.written[0][number].store_timestamp
+        assert [queue.offset_by_timestamp(time, boundary) for boundary in TimeBoundary] == [number, number]
 
 
 def test_the_newest_matches_come_first_and_what_is_left_out_is_said(tiered: Tiered) -> None:
