@@ -28,7 +28,6 @@ from protocol.errors import QueueBeingSearched
 from storage.arrays import np, npt
 from storage.files.open_files import OpenFiles
 from storage.files.waiting import Lookup, finish
-from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.log.commit_log import CommitLog
 from storage.queue._damaged_run import DamagedRun
 from storage.queue._file_queue import FileQueue
@@ -160,12 +159,9 @@ class BatchConsumeQueue(FileQueue, Batches):
 
     def is_doubtful_lookup(self, queue_offset: int) -> Lookup[bool]:
         number = yield from self._number_at(queue_offset)
-        unit = None if number is None else (yield from self._raw(number))
-        if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
+        if number is None or not (yield from self._has(number, queue_offset)):
             return True
-        if number is not None and (yield from self._leads(number)):
-            return False
-        return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
+        return (yield from self.standing(number)) is not Standing.SOUND
 
     def around(self, queue_offset: int) -> DamagedRun:
         return finish(self._around(queue_offset))
@@ -198,10 +194,14 @@ class BatchConsumeQueue(FileQueue, Batches):
     def _place_of(self, queue_offset: int) -> Lookup[int | None]:
         """Return the physical offset of the batch with a queue offset, if a unit leads to it, else None."""
         number = yield from self._number_at(queue_offset)
-        unit = None if number is None else (yield from self._raw(number))
-        if number is None or unit is None or not unit[4] <= queue_offset < unit[4] + unit[5]:
+        if number is None or not (yield from self._has(number, queue_offset)) or not (yield from self._leads(number)):
             return None
-        return unit[0] if (yield from self._leads(number)) else None
+        return (yield from self._raw(number))[0]
+
+    def _has(self, number: int, queue_offset: int) -> Lookup[bool]:
+        """Return whether the batch of a unit has a queue offset."""
+        unit = yield from self._raw(number)
+        return unit[4] <= queue_offset < unit[4] + unit[5]
 
     def sound_from(self, queue_offset: int) -> int:
         minimum, end, count = self._bounds or finish(self._measure())
