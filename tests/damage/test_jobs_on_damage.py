@@ -28,11 +28,6 @@ from spark_jobs.run.progress import Silence
 from store_kinds import Ledger
 from verifying import verify_here
 
-SEED = 37
-VARIANTS = 300
-
-SECONDS = 300
-
 NOTHING, UNREADABLE, DAMAGED = 1, 3, 4
 JOBS: dict[str, tuple[tuple[str, ...], frozenset[int]]] = {
     "doctor": (("--deep", "--json"), frozenset({0, UNREADABLE, DAMAGED})),
@@ -55,7 +50,7 @@ def limited(what):
         raise Hangs(what)
 
     before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(SECONDS)
+    signal.alarm(300)
     try:
         yield
     finally:
@@ -68,7 +63,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
     return Trials(tmp_path_factory.mktemp("trials"))
 
 
-@pytest.mark.parametrize(("chosen", "least"), few_and_many(SEED, 24, VARIANTS))
+@pytest.mark.parametrize(("chosen", "least"), few_and_many(37, 24, 300))
 def test_each_job_ends_as_documented_on_a_damaged_store(chosen, least, trials, tmp_path, monkeypatch) -> None:
     """An exception that is no exit fails the test."""
     run_jobs_here(monkeypatch)
@@ -92,16 +87,13 @@ def test_each_job_ends_as_documented_on_a_damaged_store(chosen, least, trials, t
     assert count >= least
 
 
-MOST_SECONDS = 240
-
-
 def problems(store, *commands):
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
     run = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "support" / "giant_files.py"), str(store), *commands],
         capture_output=True,
         text=True,
-        timeout=MOST_SECONDS,
+        timeout=240,
         env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
     )
     assert run.stdout.endswith("all commands were run\n"), (run.stdout, run.stderr)
@@ -162,7 +154,6 @@ def test_a_giant_in_a_tier_takes_little_memory_too(disk_path, kind, place) -> No
 
 
 WAYS = ("overwrite", "zero", "cut", "remove", "lengthen", "exchange")
-FEW, MANY = 2, 1500
 
 Damage = tuple[str, int, float, int]
 DAMAGES = st.lists(
@@ -216,7 +207,7 @@ def check(ledger: Path, damages: list[Damage]) -> None:
         assert state_of(store) == before
 
 
-@settings(max_examples=FEW, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(DAMAGES)
 def test_a_damaged_store_of_dledgers_is_converted_with_all_that_is_counted_or_not_at_all(ledger, damages) -> None:
     check(ledger, damages)
@@ -232,7 +223,7 @@ def test_a_last_segment_that_is_a_giant_is_named_and_nothing_is_converted(ledger
 
 
 @pytest.mark.soak
-@settings(max_examples=MANY, deadline=None)
+@settings(max_examples=1500, deadline=None)
 @given(DAMAGES)
 def test_no_damage_of_a_store_of_dledgers_ends_its_conversion_otherwise(ledger: Path, damages: list[Damage]) -> None:
     check(ledger, damages)

@@ -1,6 +1,6 @@
 """What a coverage-guided fuzzer feeds: every decoder of bytes that come from a peer or a file.
 
-`make atheris` runs this as a program on the inputs in `tests/fuzz/corpus`; `test_fuzz_protocol.py` runs each once.
+`make atheris` runs this as a program on the inputs in `tests/fuzz/corpus`; `test_fuzz_storage.py` runs each once.
 """
 
 import importlib

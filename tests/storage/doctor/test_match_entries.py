@@ -21,7 +21,6 @@ from storage.index.index_copy import IndexCopy, IndexCounts
 
 SLOTS = 7
 T0 = 1_700_000_000_000
-Entry = tuple[int, int, int, int]
 
 
 class Keyed(NamedTuple):
