@@ -5,48 +5,27 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Generator, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from base_directory import disk_path, pytest_configure, pytest_unconfigure
+from base_directory import disk_path, pytest_configure, pytest_unconfigure  # noqa: F401 - for pytest, as those below
 from golden_store import unpack
-from needed_tools import pytest_runtest_call, pytest_runtest_setup
-from several_processes import (
-    pytest_collection,
-    pytest_handlecrashitem,
-    pytest_xdist_make_scheduler,
-    refuse_more_sessions,
-)
+from needed_tools import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
+from several_processes import pytest_collection, pytest_handlecrashitem, pytest_xdist_make_scheduler  # noqa: F401
+from several_processes import refuse_more_sessions as refuse_sessions
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    pass
 
-
-__all__ = [
-    "disk_path",
-    "pytest_collection",
-    "pytest_configure",
-    "pytest_handlecrashitem",
-    "pytest_runtest_call",
-    "pytest_runtest_setup",
-    "pytest_unconfigure",
-    "pytest_xdist_make_scheduler",
-]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # `make test` draws as many as it has time for, and as CI does: the same ones each time, but for constants that
 # Hypothesis takes from modules that happen to be loaded. `make soak` and, for tests/fuzz, `make fuzz` draw many more.
+SLOW = [HealthCheck.too_slow]
 settings.register_profile(
-    "default",
-    derandomize=True,
-    deadline=None,
-    print_blob=True,
-    max_examples=25,
-    suppress_health_check=[HealthCheck.too_slow],
+    "default", derandomize=True, deadline=None, print_blob=True, max_examples=25, suppress_health_check=SLOW
 )
 settings.register_profile("soak", settings.get_profile("default"), derandomize=False, max_examples=300)
 settings.register_profile("fuzz", settings.get_profile("default"), derandomize=False, max_examples=20_000)
@@ -58,7 +37,7 @@ MANY_DESCRIPTORS = 500
 
 
 @pytest.fixture(autouse=True)
-def secrets_of_this_test_alone() -> Iterator[None]:
+def secrets_of_this_test_alone():
     """Forget the secrets that a test has the product keep: in texts of later tests they may be a part of any name."""
     redaction = sys.modules.get("protocol.redaction")
     before = {} if redaction is None else dict(redaction._spellings)
@@ -70,7 +49,7 @@ def secrets_of_this_test_alone() -> Iterator[None]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+def pytest_runtest_protocol(item):
     """Have coverage look away from tests in which plain Python judges whole stores; tracing makes it much slower."""
     if item.get_closest_marker("untraced") is None:
         return (yield)
@@ -120,7 +99,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    refuse_more_sessions(config, items)
+    refuse_sessions(config, items)
     if config.getoption("--no-fast-lane"):
         left_out = [item for item in items if item.get_closest_marker("lane")]
         items[:] = [item for item in items if not item.get_closest_marker("lane")]
@@ -128,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session", autouse=True)
-def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
+def lane_is_off(pytestconfig):
     """Whether servers go without the fast lane, in this process and in others, unless a test asks for it."""
     is_off = bool(pytestconfig.getoption("--no-fast-lane"))
     with pytest.MonkeyPatch.context() as patch:
@@ -139,27 +118,26 @@ def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Servers that tests start keep nothing in the home of the person who runs them."""
+def state_home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
         yield
 
 
 @pytest.fixture(scope="session")
-def g1_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def g1_store(tmp_path_factory):
     """The recorded store g1 after a clean stop, unpacked once; no test may change it (copy it first)."""
     return unpack("store", tmp_path_factory.mktemp("g1"))
 
 
 @pytest.fixture(scope="session")
-def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def g1_crashed_store(tmp_path_factory):
     """The recorded store g1 copied from under its running broker, unpacked once; no test may change it."""
     return unpack("store-crashed", tmp_path_factory.mktemp("g1-crashed"))
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
+def spark(tmp_path_factory):
     """An embedded session of two cores on the loopback address; jobs that are run meanwhile use it."""
     from spark_classes import QUICK, quick_python
     from spark_jobs.run.session import spark_context

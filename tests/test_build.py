@@ -4,7 +4,6 @@ import importlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from built_wheel import copy_sources
 from storage.kernels import records
 
 ROOT = Path(__file__).parent.parent
+ONE = ("region",)
 HOLD = (
     "import sys; sys.path.insert(0, '.'); from storage.kernels import region as one; "
     "data = bytes(n * 7 % 251 for n in range(10_007)); assert bytes(one.Region(data)) == data; "
@@ -25,7 +25,6 @@ SAY = "print(one.__file__)"
 
 
 def on_a_machine_without_compiler(tmp_path: Path, **variables: str) -> dict[str, str]:
-    """The environment of a process that finds no program at all."""
     empty = tmp_path / "no-programs"
     empty.mkdir(exist_ok=True)
     kept = {name: os.environ[name] for name in ("HOME",) if name in os.environ}
@@ -37,11 +36,7 @@ def run(code: list[str], directory: Path, environment: dict[str, str]) -> subpro
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
 
 
-ONE = ("region",)
-"""The smallest kernel."""
-
-
-def leave(sources: Path, chosen: Iterable[str] | None) -> None:
+def leave(sources, chosen) -> None:
     """Delete all kernels but some, which take less time; None: leave all."""
     kernels = list(sources.glob("*/kernels/*.pyx"))
     assert {path.stem for path in kernels} > set(ONE)
@@ -57,7 +52,6 @@ def sources(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory without programs, which is all that PATH has; the build backend can be imported."""
     environment = on_a_machine_without_compiler(tmp_path)
     monkeypatch.setenv("PATH", environment["PATH"])
     monkeypatch.delenv("CC", raising=False)
@@ -81,7 +75,6 @@ def test_what_compiles_is_asked_for_where_nothing_does(programs: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ziglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the package is that compiles."""
     target = tmp_path_factory.mktemp("zig")
     lock = str(ROOT / "requirements-build-zig.lock")
     install = ["-m", "pip", "install", "-q", "--require-hashes", "-r", lock, "--target", str(target)]
@@ -92,9 +85,7 @@ def ziglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.soak  # in each run: what compiles is asked for
 @pytest.mark.parametrize(("chosen", "use"), [(ONE, HOLD + SAY), (None, HOLD + USE + SAY)], ids=["one", "all"])
-def test_without_a_compiler_the_kernels_are_those_of_one(
-    sources: Path, tmp_path: Path, ziglang: Path, chosen: tuple[str, ...] | None, use: str
-) -> None:
+def test_without_a_compiler_the_kernels_are_those_of_one(sources, tmp_path, ziglang, chosen, use) -> None:
     leave(sources, chosen)
     environment = on_a_machine_without_compiler(tmp_path)
     outcome = run(["setup.py", "-q", "build_ext", "--inplace"], sources, {**environment, "PYTHONPATH": str(ziglang)})

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import kubernetes_validate
@@ -24,7 +24,7 @@ from rocketlens.cli.main import main
 from rocketlens.cli.serve import serve
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
+    pass
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"
@@ -33,18 +33,13 @@ MANIFESTS = ("kubernetes.yaml", "kubernetes-server.yaml")
 MOST_EXPOSED = 2.0
 """What `systemd-analyze security` may say at most; 0 is best, 10 is worst."""
 
-Document = dict[str, Any]
 
-
-def options_of(words: list[str]) -> Document:
+def options_of(words):
     """What `rocketlens serve` makes of its arguments; a usage error fails the test."""
     assert words[0] == "serve"
     parent = click.Context(main, **main.context_settings)
-    found: Document = serve.make_context("serve", words[1:], parent=parent).params
+    found = serve.make_context("serve", words[1:], parent=parent).params
     return found
-
-
-# --- compose and images -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("path", [COMPOSE_FILE, COMPOSE_LOGIN], ids=lambda path: path.name)
@@ -107,8 +102,6 @@ def test_our_server_serves_the_mounted_store_and_knows_its_health(tmp_path: Path
         assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{port}"}
 
 
-# --- systemd ----------------------------------------------------------------------------------------------------------
-
 UNIT = DEPLOY / "rocketlens.service"
 
 
@@ -124,7 +117,6 @@ def test_systemd_verifies_the_unit_and_calls_it_hardened(tmp_path: Path) -> None
     assert analyzed("verify") == ""
     said = analyzed("security", "--offline=yes")
     exposure = re.search(r"Overall exposure level for \S+: ([0-9.]+)", said)
-    assert exposure is not None, said
     assert float(exposure[1]) <= MOST_EXPOSED
 
 
@@ -137,15 +129,11 @@ def test_the_unit_starts_the_server_and_opens_the_store_read_only() -> None:
     assert values["ProtectSystem"] == "strict"
 
 
-# --- Kubernetes -------------------------------------------------------------------------------------------------------
-
-
-def objects(name: str) -> dict[str, Document]:
+def objects(name):
     return {each["kind"]: each for each in yaml.safe_load_all((DEPLOY / name).read_text())}
 
 
 def settings(words: str) -> dict[str, str]:
-    """What `--conf NAME=VALUE` or `--conf=NAME=VALUE` says in a text."""
     return dict(re.findall(r"--conf[ =](spark\.[\w.]+)=(\S+)", words))
 
 
@@ -181,15 +169,12 @@ def test_the_objects_of_the_job_name_one_another_and_the_page_shows_what_it_subm
     assert settings(page) == given
 
 
-def test_the_executor_that_spark_makes_of_the_settings_fits_the_schema_and_mounts_the_store(
-    spark: "SparkContext",
-) -> None:
+def test_the_executor_that_spark_makes_of_the_settings_fits_the_schema_and_mounts_the_store(spark) -> None:
     """Rendered by Spark's own builder, without a cluster; its memory is that of the session of these tests."""
-    virtual_machine: Any = spark._jvm
+    virtual_machine = spark._jvm
     given, packages = submitted(), virtual_machine.org.apache.spark
 
-    def module(package: Any, name: str) -> Any:
-        """An object of Scala's."""
+    def module(package, name):
         return getattr(getattr(package, f"{name}$"), "MODULE$")
 
     configuration = spark._jsc.sc().conf().clone()
@@ -232,17 +217,15 @@ def test_the_server_mounts_the_store_read_only_and_is_probed_where_it_answers() 
     assert service["selector"] == pod["metadata"]["labels"]
 
 
-# --- alerts -----------------------------------------------------------------------------------------------------------
-
 ALERTS = DEPLOY / "alerts.yaml"
 CASES = ROOT / "tests" / "data" / "alerts-test.yaml"
 VERSION = "v0.305.0"
 """Of the Go module github.com/prometheus/prometheus: Prometheus 3.5."""
 
 
-def rules() -> list[Document]:
+def rules():
     (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
-    found: list[Document] = group["rules"]
+    found = group["rules"]
     return found
 
 

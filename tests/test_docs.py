@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,20 +39,9 @@ OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs|rocketlens)(?:\.
 NO_MODULES = {"broker.properties", "rocketlens.commit", "rocketlens.monitoring.svc"}
 """A file of Java brokers, a property of tables, a name of a service: written as modules are."""
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
-PROGRAMS = {"apt-get", "chmod", "docker", "dnf", "git", "ionice", "java", "make", "mqadmin", "nice", "pip"}
-PROGRAMS |= {"spark-submit", "vmstat"}
+PROGRAMS = "apt-get chmod docker dnf git ionice java make mqadmin nice pip spark-submit vmstat"
 """Whose options are not ours."""
-OTHERS_OPTIONS = {
-    "--help",
-    "--version",
-    "--require-hashes",
-    "--rounds",
-    "--cores",
-    "--busy",
-    "--core-hour",
-    "--gb-month",
-}
-OTHERS_OPTIONS |= {"--queues"}
+OTHERS_OPTIONS = "--help --version --require-hashes --rounds --cores --busy --core-hour --gb-month --queues"
 """Options of every command, of pip and of the benchmarks."""
 START_SECONDS = 180
 
@@ -71,7 +59,6 @@ def typed_commands(document: Path) -> list[list[str]]:
 
 
 def our_commands(document: Path) -> list[list[str]]:
-    """The arguments of every line of a document that calls a command of `rocketlens`."""
     ours = [words[1:] for words in typed_commands(document) if Path(words[0]).name == "rocketlens"]
     return [arguments for arguments in ours if not arguments[0].startswith("-")]
 
@@ -146,7 +133,6 @@ def test_every_link_leads_to_a_file_and_to_a_heading() -> None:
 
 
 def is_there(name: str) -> bool:
-    """Whether a dotted name is a module, or what a module has."""
     parts = name.split(".")
     for size in range(len(parts), 0, -1):
         try:
@@ -161,7 +147,6 @@ def is_there(name: str) -> bool:
 
 
 def modules_named(page: Path) -> list[str]:
-    """Names of modules in code."""
     spans = CODE.findall(FENCED.sub("", page.read_text()))
     return [span for span in spans if OUR_NAME.fullmatch(span) and span not in NO_MODULES]
 
@@ -193,12 +178,12 @@ def test_every_option_and_every_metric_that_a_page_names_exists() -> None:
     parameters = [each for command in commands().values() for each in command.params if isinstance(each, click.Option)]
     options = {
         spelled for each in parameters for spelled in (*each.opts, *each.secondary_opts, *getattr(each, "earlier", ()))
-    } | OTHERS_OPTIONS
+    }.union(OTHERS_OPTIONS.split())
     metrics = {family.name.removeprefix(PREFIX) for family in TableMetrics().registry.collect()}
     metrics |= {family.name for family in FAMILIES}
     for page in (ROOT / "docs").glob("*.md"):
         text = without_blocks(page)
-        spans = [span for span in CODE.findall(text) if span.split()[0] not in PROGRAMS]
+        spans = [span for span in CODE.findall(text) if span.split()[0] not in PROGRAMS.split()]
         named = {name for span in spans for name in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
         assert page.name == "benchmarks.md" or named <= options, page
         named = set(re.findall(r"\brocketlens_([a-z_]+)\b", text))
@@ -215,35 +200,24 @@ class Demo:
 
     @property
     def commands(self) -> list[list[str]]:
-        """The commands it says to type next."""
         lines = [line.strip() for line in self.printed.split("Now type", 1)[1].splitlines()[1:-1]]
         return [shlex.split(line) for line in lines if line and not line.startswith("#")]
 
     def run(self, command: list[str]) -> "subprocess.CompletedProcess[str]":
-        """Types one of them."""
         return subprocess.run(
             command, cwd=self.folder, env=image_environment(), capture_output=True, text=True, timeout=180, check=False
         )
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+def demo(tmp_path_factory):
     """`docs/demo.py` as `make demo` runs it, in an empty folder and on a free port."""
     folder = tmp_path_factory.mktemp("demo")
     command = [sys.executable, str(ROOT / "docs" / "demo.py"), "--port", str(free_port())]
-    process = subprocess.Popen(
-        command,
-        cwd=folder,
-        env=image_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(command, cwd=folder, env=image_environment(), **streams, start_new_session=True)
     watchdog = threading.Timer(START_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
     watchdog.start()
-    assert process.stdout is not None
     printed = ""
     for line in process.stdout:
         printed += line

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from struct import Struct
 
 import pytest
 
@@ -23,7 +22,6 @@ LINE_BREAK = re.compile(r"\n\s*(?:#|//|\*)?\s*")
 
 
 def sections(document: str) -> set[str]:
-    """The numbers of a document's headings."""
     return set(re.findall(r"^#+ (?:Traps )?§?(\d+(?:\.\d+)*)\b", DOCUMENTS[document], re.MULTILINE))
 
 
@@ -71,7 +69,6 @@ def test_the_book_cites_itself_rightly(document: str) -> None:
 
 
 def tables(document: str, section: str) -> list[list[list[str]]]:
-    """The tables of a section, rows of cells, the heading first."""
     text = re.split(rf"^#+ {re.escape(section)}[. ].*$", DOCUMENTS[document], maxsplit=1, flags=re.MULTILINE)[1]
     text = re.split(r"^#+ ", text, maxsplit=1, flags=re.MULTILINE)[0]
     blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
@@ -100,7 +97,7 @@ TABLES_OF_BYTES = [
 
 
 @pytest.mark.parametrize(("document", "section", "number", "layout"), TABLES_OF_BYTES)
-def test_the_tables_of_bytes_are_those_that_are_read(document: str, section: str, number: int, layout: Struct) -> None:
+def test_the_tables_of_bytes_are_those_that_are_read(document, section, number, layout) -> None:
     heading, *rows = tables(document, section)[number]
     column = heading.index("off")
     read = {offset: f"{size} bytes" if kind == "bytes" else kind for offset, size, kind in tiles_of(layout)}

@@ -11,10 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+SOURCES = [path for package in PACKAGES for path in (ROOT / package).rglob("*")]
 LAYERS = "rocketlens > broker | spark_jobs > storage > protocol"
 BROKER = "in broker every folder imports what lies below it"
 STORAGE = "the folders of storage import one way"
 SPARK_JOBS = "the folders of spark_jobs import one way"
+COMMAND = "nothing but the start of the command imports rocketlens.cli"
+PYSPARK = "pyspark and pyarrow stay out of what the server imports"
 CIRCLES = "no modules import one another in a circle"
 
 VIOLATIONS = (
@@ -24,11 +27,7 @@ VIOLATIONS = (
     ("spark_jobs/run/planted.py", "def late():\n    import rocketlens.cli.main", LAYERS),
     ("broker/service/planted.py", "import rocketlens.store", LAYERS),
     ("spark_jobs/run/planted.py", "import click", "nothing below the command line knows of options"),
-    (
-        "rocketlens/store.py",
-        "def late():\n    import rocketlens.cli.find",
-        "nothing but the start of the command imports rocketlens.cli",
-    ),
+    ("rocketlens/store.py", "def late():\n    import rocketlens.cli.find", COMMAND),
     (
         "rocketlens/store.py",
         "import broker.cluster.client",
@@ -41,16 +40,8 @@ VIOLATIONS = (
     ("broker/service/planted.py", "def late():\n    import broker.net._session", BROKER),
     ("broker/server.py", "import broker.lane.fast_lane", "nothing but the wiring imports the fast lane"),
     ("broker/net/_session.py", "import asyncio", "a session imports no event loop and no socket"),
-    (
-        "spark_jobs/doctor/planted.py",
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spark_jobs.compact.compact",
-        SPARK_JOBS,
-    ),
-    (
-        "broker/service/processors/planted.py",
-        "def late():\n    import pyspark",
-        "pyspark and pyarrow stay out of what the server imports",
-    ),
+    ("spark_jobs/doctor/planted.py", "if TYPE_CHECKING:\n    import spark_jobs.compact.compact", SPARK_JOBS),
+    ("broker/service/processors/planted.py", "def late():\n    import pyspark", PYSPARK),
 )
 
 CIRCLE = (
@@ -69,7 +60,7 @@ def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages with empty modules and the project's real contracts, for planting violations."""
     directory = tmp_path_factory.mktemp("skeleton")
     shutil.copy(ROOT / "pyproject.toml", directory)
-    for module in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+    for module in (path for path in SOURCES if path.suffix == ".py"):
         empty = directory / module.relative_to(ROOT)
         empty.parent.mkdir(parents=True, exist_ok=True)
         empty.touch()
@@ -116,17 +107,10 @@ IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+([^\n]+)|c?import\s+([
 
 def test_nobody_imports_a_private_module_of_another_folder() -> None:
     """A module whose name begins with an underscore is of its folder and of those below."""
-    private = {
-        path.relative_to(ROOT).with_suffix("") for package in PACKAGES for path in (ROOT / package).rglob("_*.py")
-    }
-    private = {path for path in private if path.name[:2] != "__"}
+    private = {path.relative_to(ROOT).with_suffix("") for path in SOURCES if re.match(r"_[^_].*\.py$", path.name)}
     assert len(private) > 50
-    for path in (
-        path for package in PACKAGES for path in (ROOT / package).rglob("*") if path.suffix[:3] in (".py", ".px")
-    ):
-        for module, names, whole in IMPORT.findall(
-            path.read_text() if path.is_file() and path.suffix != ".pyc" else ""
-        ):
+    for path in (path for path in SOURCES if path.suffix in (".py", ".pyi", ".pyx", ".pxd", ".pxi")):
+        for module, names, whole in IMPORT.findall(path.read_text()):
             imported = [whole or module, *(f"{module}.{name}" for name in re.findall(r"\w+", names))]
             for found in private & {Path(each.replace(".", "/")) for each in imported}:
                 assert path.relative_to(ROOT).is_relative_to(found.parent), (path, found)

@@ -3,10 +3,8 @@
 import gzip
 import json
 import time
-from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
@@ -21,20 +19,16 @@ from store_writer import StoreWriter
 from web_questions import ApiOf
 
 ROOT = Path(__file__).parents[1]
-SCHEMA: dict[str, Any] = json.loads((ROOT / "docs" / "message.schema.json").read_text())
-FIELDS: dict[str, Any] = SCHEMA["$defs"]["fields"]["properties"]
+SCHEMA = json.loads((ROOT / "docs" / "message.schema.json").read_text())
+FIELDS = SCHEMA["$defs"]["fields"]["properties"]
 DUE = 4_102_444_800_000
-"""In the year 2100."""
 
 MORE_COLUMNS = ("found_by", "message_id", "offset_message_id", "body_packings")
 """What a lookup's Parquet file has beside an export's columns and the question."""
 
-Row = dict[str, Any]
-
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """What checks a value against one of the schema's definitions."""
     return Draft202012Validator(SCHEMA | {"$ref": f"#/$defs/{name}"})
 
 
@@ -73,7 +67,7 @@ def api(shop: OrderStore) -> ApiOf:
     return ApiOf(shop.root)
 
 
-COMMANDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+COMMANDS = {
     "find --as": ("message", ("STORE", "A-1", "--topic", "orders", "--as", "key")),
     "find --copies": ("message", ("STORE", "U1", "--topic", "orders", "--as", "unique-key", "--copies")),
     "find of ids": ("message", ("STORE", "0", "U1")),
@@ -88,8 +82,7 @@ COMMANDS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 """What each of them writes, and its arguments."""
 
 
-def written(shop: OrderStore, name: str) -> list[Row]:
-    """The lines that a command writes."""
+def written(shop, name):
     places = {"STORE": str(shop.root), "DAMAGED": str(shop.damaged.physical_offset)}
     arguments = [places.get(each, each) for each in COMMANDS[name][1]]
     return rocketlens(name.split()[0], *arguments, "--json").messages
@@ -134,7 +127,7 @@ def test_msgpack_has_the_same_fields_with_bodies_as_bytes(shop: OrderStore, name
         assert {name: value for name, value in row.items() if name != "body"} == rest
 
 
-def answers(shop: OrderStore, api: ApiOf) -> Iterator[tuple[str, Row]]:
+def answers(shop, api):
     """The messages in the answers of all endpoints that show some, each with the name of its description."""
     for offset in (0, shop.damaged.physical_offset, shop.batch.physical_offset):
         yield "message", api.get("/message", offset=offset)
@@ -174,8 +167,7 @@ def test_the_description_of_the_api_has_the_same_fields_of_the_same_types(api: A
             assert types_of(schema) <= types_of(FIELDS[field]), (name, field)
 
 
-def types_of(schema: Row) -> set[str]:
-    """The types of JSON that a schema allows."""
+def types_of(schema):
     if "anyOf" in schema:
         return set().union(*map(types_of, schema["anyOf"]))
     if "enum" in schema:

@@ -1,6 +1,7 @@
 """What is built and installed is what the folders contain, and the locks fit what pyproject.toml asks for."""
 
 import email
+import itertools
 import os
 import re
 import subprocess
@@ -9,7 +10,6 @@ import sysconfig
 import tarfile
 import tomllib
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,36 +21,25 @@ from built_wheel import build_sdist, shared_wheel
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
-BUILD_LOCKS = {
-    "requirements-build.lock": "build",
-    "requirements-build-zig.lock": "zig",
-    "requirements-install.lock": "install",
-}
-ALL_LOCKS = [*LOCKS, *BUILD_LOCKS, "requirements-wheels.lock"]
+KINDS_OF_LOCKS = ("-spark", "-dev", "-build", "-build-zig", "-install", "-wheels", "")
+ALL_LOCKS = [f"requirements{kind}.lock" for kind in KINDS_OF_LOCKS]
 COMPILED = (".pyx", ".pxd", ".h")
-"""What the kernels are compiled from; a wheel has what came of it."""
-MODULES = {
-    str(path.relative_to(ROOT).with_suffix(""))
-    for package in PACKAGES
-    for path in ROOT.glob(f"{package}/kernels/*.pyx")
-}
+KERNELS = [path for package in PACKAGES for path in ROOT.glob(f"{package}/kernels/*")]
+MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in KERNELS if path.suffix == ".pyx"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+def wheel(tmp_path_factory):
     """The project's wheel, built without a network from a copy (a build folder left behind would be packed too)."""
     with zipfile.ZipFile(shared_wheel(tmp_path_factory)) as archive:
         yield archive
 
 
 def files_of(wheel: zipfile.ZipFile) -> set[str]:
-    """Every file outside the wheel's own metadata folder."""
     return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
 def metadata_file(wheel: zipfile.ZipFile, name: str) -> str:
-    """The text of one file of the metadata folder."""
     return wheel.read(f"rocketlens-{PROJECT['project']['version']}.dist-info/{name}").decode()
 
 
@@ -64,10 +53,8 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 def wanted_by(*extras: str) -> list[Requirement]:
     """The requirements of the project itself and some of its extras; extras of ours are left out."""
-    texts = list(PROJECT["project"]["dependencies"])
-    for extra in extras:
-        texts += PROJECT["project"]["optional-dependencies"][extra]
-    requirements = [Requirement(text) for text in texts]
+    of_extras = (PROJECT["project"]["optional-dependencies"][extra] for extra in extras)
+    requirements = map(Requirement, itertools.chain(PROJECT["project"]["dependencies"], *of_extras))
     return [requirement for requirement in requirements if requirement.name != "rocketlens"]
 
 
@@ -90,8 +77,7 @@ def test_a_wheel_can_be_built_from_what_the_source_distribution_holds(tmp_path: 
     with tarfile.open(source) as archive:
         archive.extractall(tmp_path, filter="data")
     names = {path.name for path in (tmp_path / source.name.removesuffix(".tar.gz")).rglob("*")}
-    kernels = [path for package in PACKAGES for path in ROOT.glob(f"{package}/kernels/*")]
-    wanted = {path.name for path in kernels if path.suffix in (*COMPILED, ".pyi")}
+    wanted = {path.name for path in KERNELS if path.suffix in (*COMPILED, ".pyi")}
     assert wanted | {"setup.py", "kernel_build.py", "compilers.py", "py.typed"} <= names
     assert not any(name.endswith((".so", ".c")) for name in names)
 
@@ -107,14 +93,8 @@ def test_spark_is_an_extra_and_nothing_that_is_always_installed(wheel: zipfile.Z
 def test_the_command_runs_from_the_wheel_alone(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
     environment = dict(os.environ, PYTHONPATH=str(tmp_path / "site"))
-    outcome = subprocess.run(
-        [sys.executable, "-P", "-m", "rocketlens", "--help"],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-P", "-m", "rocketlens", "--help"]
+    outcome = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
     assert "serve" in outcome.stdout
 

@@ -1,14 +1,9 @@
-"""One question has one answer, whichever surface it is asked on: store, server, name server, page, command.
+"""One question has one answer, whichever surface it is asked on: store, server, name server, page, command."""
 
-A surface keeps one test of its own form elsewhere; what it answers is said here. That the answers are right, and not
-only the same, is judged by the plain oracles.
-"""
-
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +12,6 @@ from hypothesis import strategies as st
 import oracles
 import rocketlens
 from broker_harness import FakeStore, service_of, serving_in_a_thread
-from command_line import Outcome
 from command_line import rocketlens as command
 from examples import examples
 from golden_store import CASES, GOLDEN, unpack
@@ -66,7 +60,6 @@ class Served:
     commands: dict[str, tuple[object, ...]]
     api: ApiOf
     records: list[oracles.Record] = field(default_factory=list)
-    """The messages of the log, those of batches one by one."""
 
     @property
     def topics(self) -> list[str]:
@@ -74,7 +67,7 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=ASKED.values(), ids=ASKED.keys())
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(request, tmp_path_factory):
     name, archives = STORES[request.param]
     root = unpack(name, tmp_path_factory.mktemp(request.param), archives=archives)
     with ExitStack() as stack:
@@ -112,8 +105,7 @@ class Found(NamedTuple):
 REFUSED = Found("refused")
 
 
-def said_by(source: Source, ask: Callable[[Source], Found]) -> Found:
-    """What a source answers, or how it refuses the question."""
+def said_by(source, ask):
     try:
         return ask(source)
     except (rocketlens.ConfigError, rocketlens.FilterSyntaxError):
@@ -122,8 +114,7 @@ def said_by(source: Source, ask: Callable[[Source], Found]) -> Found:
         return Found("no such topic")
 
 
-def of_command(outcome: Outcome) -> tuple[str, tuple[tuple[int, str], ...]]:
-    """How a command ended, by its exit code, and its messages."""
+def of_command(outcome):
     ending = {0: "found", 1: "nothing", 2: "refused"}[outcome.code]
     return ending, tuple((each["physicalOffset"], each.get("foundBy", "")) for each in outcome.messages)
 
@@ -133,13 +124,11 @@ def options_of(**options: object) -> list[str]:
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", str(value))]
 
 
-def says_more(lines: Iterable[str]) -> bool:
+def says_more(lines):
     return any("there are more than" in line for line in lines)
 
 
-def find_everywhere(
-    served: Served, text: str, kind: str | None = None, maximum: int = MOST, **options: Any
-) -> dict[str, Found]:
+def find_everywhere(served, text, kind=None, maximum=MOST, **options):
     """What each surface finds for a text, all but the page if it is taken for one thing. Times are numbers, which all
     surfaces take. Of the page the first answer, or all where a maximum is more than it gives at once."""
     narrowed = [] if kind is None else ["--as", next(typed for typed, words in AS.items() if words == kind)]
@@ -164,7 +153,7 @@ def find_everywhere(
             ]
     if kind is not None:
         return answers
-    pages: list[Any] = []
+    pages = []
     cursor, limit = None, min(maximum, 200)
     while not pages or (cursor is not None and maximum > limit):
         answer = served.api.ask("/find", text=text, limit=limit, milliseconds=10_000, cursor=cursor, **options)
@@ -183,7 +172,6 @@ def find_everywhere(
 
 
 def agreed(answers: dict[str, Found]) -> Found:
-    """The one answer of all surfaces."""
     first = next(iter(answers.values()))
     assert answers == dict.fromkeys(answers, first)
     return first
@@ -266,9 +254,7 @@ def test_a_limit_that_is_reached_leaves_the_same_out_on_every_surface(served: Se
         for kind in (None, "key", "unique key", "tag")
     ],
 )  # fmt: skip
-def test_what_a_text_names_in_tiered_files_is_found_on_every_surface(
-    served: Served, text: str, kind: str | None
-) -> None:
+def test_what_a_text_names_in_tiered_files_is_found_on_every_surface(served, text, kind) -> None:
     """The newest messages of a topic, of which a tier gives one page."""
     directory = served.sources["directory"]
     if text == "UNIQUE":
@@ -300,7 +286,7 @@ def test_an_id_shows_the_same_message_everywhere(served: Served, data: st.DataOb
         assert found.ending == "nothing"
 
 
-def query_everywhere(served: Served, topic: str, options: dict[str, Any]) -> dict[str, Found]:
+def query_everywhere(served, topic, options):
     def ask(source: Source) -> Found:
         found = source.query(topic, **options)
         messages = tuple((each.physical_offset, "") for each in found)
@@ -309,7 +295,7 @@ def query_everywhere(served: Served, topic: str, options: dict[str, Any]) -> dic
     return {name: said_by(source, ask) for name, source in served.sources.items()}
 
 
-def judged_newest(records: list[oracles.Record], topic: str, options: dict[str, Any]) -> list[int]:
+def judged_newest(records, topic, options):
     """The places of the newest messages with a key, by a look at all; with one of a batch all of it that match."""
     kind = next(name for name in ("key", "unique_key", "tag") if name in options)
     letter, end = {"key": "K", "unique_key": "U", "tag": "T"}[kind], options.get("end", LARGEST)
@@ -334,7 +320,7 @@ def test_a_query_has_the_same_messages_and_cursor_everywhere(served: Served, dat
         {"unique_key": properties.get("UNIQ_KEY", "nobody")},
         {"tag": properties.get("TAGS", "nobody")},
     ]
-    options: dict[str, Any] = data.draw(st.sampled_from(asked))
+    options = data.draw(st.sampled_from(asked))
     topic = data.draw(st.sampled_from([record.topic, record.topic, "ordrs"]))
     options |= {"maximum": data.draw(st.sampled_from([1, 7, 64, 100])), "copies": data.draw(st.booleans())}
     if data.draw(st.booleans()):
@@ -416,7 +402,6 @@ def test_a_search_has_the_same_order_and_goes_on_where_it_ended_everywhere(serve
 
 
 def extents(source: Source, topic: str) -> dict[int, tuple[int, int]]:
-    """The first offset of each queue of a topic and the one behind its last."""
     return {each.queue_id: (each.min_offset, each.max_offset) for each in source.queues(topic)}
 
 
@@ -439,7 +424,7 @@ def test_topics_queues_and_how_far_all_reaches_are_the_same(served: Served) -> N
     assert served.api.ask("/topic", topic="%RETRY%nonesuch").status == 404
 
 
-def named(outcome: Outcome) -> list[tuple[int, str]]:
+def named(outcome):
     """The places of listed messages, sorted, and their unique keys, which messages of a batch have each its own."""
     return sorted((row["physicalOffset"], row["uniqueKey"] or "") for row in outcome.messages)
 
@@ -480,7 +465,7 @@ def test_the_end_of_a_topic_is_the_same_and_whole(served: Served) -> None:
                 assert sorted(found) == pulled
 
 
-def pulled_whole(source: Source, topic: str, queue_id: int) -> Iterator[rocketlens.Message]:
+def pulled_whole(source, topic, queue_id):
     offset, end = 0, 1
     while offset < end:
         found = source.pull(topic, queue_id, offset)

@@ -1,11 +1,7 @@
-"""The kernels under AddressSanitizer and UBSan: these see what is planted.
-
-`make sanitize` has all modules judged, by all that drives them.
-"""
+"""The kernels under AddressSanitizer and UBSan: these see what is planted."""
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -67,7 +63,7 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Path]:
+def place():
     """Where a few modules are that were compiled for the sanitizers, if their sources changed."""
     try:
         place = judges.build(judges.SANITIZERS, [*FEW, judges.PLANTED.stem])

@@ -6,26 +6,25 @@ from pathlib import Path
 import pytest
 
 from golden_store import GOLDEN
-from oracles import Record, build_index, read_log, walk_chain
+from oracles import build_index, read_log, walk_chain
 from queue_runs import files_under
 from store_files import ConsumeQueueExtFiles
 from store_writer import StoreWriter
 
 
 @pytest.fixture(scope="module")
-def g1_records(g1_store: Path) -> list[Record]:
+def g1_records(g1_store):
     return read_log(g1_store / "commitlog")
 
 
 @pytest.fixture(scope="module")
-def rewritten(g1_records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rewritten(g1_records, tmp_path_factory):
     root = tmp_path_factory.mktemp("rewritten")
-    writer = StoreWriter(root)
-    for record in g1_records:
-        if record.physical_offset % 131072 == 0 and writer.log.end % 131072:
-            writer.roll()  # a client's batch did not fit as a whole, though its first record did
-        assert writer.append_record(record).physical_offset == record.physical_offset
-    writer.close()
+    with StoreWriter(root) as writer:
+        for record in g1_records:
+            if record.physical_offset % 131072 == 0 and writer.log.end % 131072:
+                writer.roll()  # a client's batch did not fit as a whole, though its first record did
+            assert writer.append_record(record).physical_offset == record.physical_offset
     return root
 
 
@@ -48,7 +47,7 @@ def test_all_index_files_of_the_recorded_store_come_out_byte_for_byte(g1_store: 
     assert [content for _, content in sorted(files_under(rewritten / "index").items())] == recorded
 
 
-def test_the_index_oracle_makes_the_recorded_index_files(g1_store: Path, g1_records: list[Record]) -> None:
+def test_the_index_oracle_makes_the_recorded_index_files(g1_store, g1_records) -> None:
     recorded = [content for _, content in sorted(files_under(g1_store / "index").items())]
     assert build_index(g1_records, 97, 150) == recorded
     assert all(walk_chain(recorded[0], 97, hash_value) for hash_value in [int.from_bytes(recorded[0][448:452], "big")])

@@ -4,7 +4,6 @@ import ast
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import storage.log
@@ -25,7 +24,7 @@ ELSEWHERE = {
 """Plain methods that are called there on a thread that may wait, and why."""
 
 
-def sources(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+def sources(*folders):
     for folder in folders:
         paths = sorted((ROOT / folder).rglob("*.py"))
         assert paths, folder

@@ -42,7 +42,6 @@ print(platform.machine(), records.CRC32_PATH)
 
 
 def find_python(minor: int) -> str | None:
-    """A Python 3.`minor` of this machine that can make virtual environments, None where there is none."""
     folders = os.environ["PATH"].split(os.pathsep)
     folders += [str(path) for path in Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")).glob("versions/*/bin")]
     for folder in folders:
@@ -54,7 +53,6 @@ def find_python(minor: int) -> str | None:
 
 @pytest.fixture(scope="module")
 def wheels() -> dict[str, Path]:
-    """The wheels by machine, as `make wheels` builds them."""
     subprocess.run(["make", "wheels"], cwd=ROOT, check=True)
     found = {path.stem.split("manylinux_2_17_")[1]: path for path in (ROOT / "dist").glob("*-cp311-abi3-*.whl")}
     assert set(found) == {"x86_64", "aarch64"}
@@ -62,9 +60,7 @@ def wheels() -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("minor", MINOR_VERSIONS)
-def test_the_wheel_serves_where_nothing_compiles(
-    minor: int, wheels: dict[str, Path], g1_store: Path, tmp_path: Path
-) -> None:
+def test_the_wheel_serves_where_nothing_compiles(minor, wheels, g1_store, tmp_path) -> None:
     python = find_python(minor)
     if python is None:
         pytest.skip(f"there is no Python 3.{minor} here")
@@ -85,13 +81,11 @@ def test_the_wheel_serves_where_nothing_compiles(
 
 
 def output_of(command: list[str]) -> bytes:
-    """What a command that succeeds prints."""
     return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
 
 
 @pytest.fixture(scope="module")
 def arm_python(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """A command that runs Debian's Python for arm64 under qemu-user."""
     if os.getuid() or not shutil.which("apt-get"):
         pytest.skip("Python for arm64 comes from Debian's packages, which need root")
     if not shutil.which("qemu-aarch64"):
@@ -111,24 +105,10 @@ def arm_python(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def test_the_kernels_for_arm64_run_there(arm_python: list[str], wheels: dict[str, Path], tmp_path: Path) -> None:
-    download = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        "-q",
-        "--no-deps",
-        "--only-binary",
-        ":all:",
-        "-d",
-        str(tmp_path),
-    ]
+    download = [*f"{sys.executable} -m pip download -q --no-deps --only-binary :all: -d".split(), str(tmp_path)]
     platforms = ["--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_28_aarch64"]
     subprocess.run([*download, *platforms, "--python-version", "3.11", "numpy>=2"], check=True)
     for wheel in (wheels["aarch64"], *tmp_path.glob("numpy-*.whl")):
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(tmp_path / "site")
-    seen = subprocess.run(
-        [*arm_python, "-c", CHECK_SUMS, str(tmp_path / "site")], stdout=subprocess.PIPE, text=True, check=True
-    )
-    assert seen.stdout == "aarch64 instructions\n"
+    assert output_of([*arm_python, "-c", CHECK_SUMS, str(tmp_path / "site")]) == b"aarch64 instructions\n"

@@ -3,9 +3,7 @@
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
 
@@ -13,32 +11,24 @@ from benchmark_store import SMALL
 from benchmarks.load import run_load
 from benchmarks.measure import MODES
 from benchmarks.remoting import FRAME_PREFIX
-from benchmarks.server_process import ServerProcess
-from benchmarks.store_plan import (
-    TOPIC,
-    StorePlan,
-)
-from benchmarks.workload import WORKLOADS, Requests, build_requests
-from oracles import Record, parse_properties, read_log
+from benchmarks.store_plan import TOPIC, StorePlan
+from benchmarks.workload import WORKLOADS, build_requests
+from oracles import parse_properties, read_log
 from protocol.message import decode_message
 
 
 @pytest.fixture(scope="module")
-def records(store: Path) -> list[Record]:
+def records(store):
     return read_log(store / "commitlog")
 
 
-# --- the store --------------------------------------------------------------------------------------------------------
-
-
-def raw_record(store: Path, record: Record) -> bytes:
-    """The record's bytes in its segment."""
+def raw_record(store, record):
     base_offset, position = divmod(record.physical_offset, SMALL.segment_size)
     segment = store / "commitlog" / f"{base_offset * SMALL.segment_size:020d}"
     return segment.read_bytes()[position : position + record.total_size]
 
 
-def test_the_log_decodes_to_the_planned_messages(store: Path, plan: StorePlan, records: list[Record]) -> None:
+def test_the_log_decodes_to_the_planned_messages(store, plan, records) -> None:
     assert len(records) == SMALL.count
     for number, record in enumerate(records):
         message = decode_message(raw_record(store, record), physical_offset=int(plan.physical_offsets[number]))
@@ -53,17 +43,11 @@ def test_the_log_decodes_to_the_planned_messages(store: Path, plan: StorePlan, r
         assert (properties["amount"], properties["region"]) == (described["amount"], described["region"])
 
 
-# --- the requests -----------------------------------------------------------------------------------------------------
-
-
-def test_foretold_bytes_are_those_of_the_messages_with_the_key(plan: StorePlan, records: list[Record]) -> None:
+def test_foretold_bytes_are_those_of_the_messages_with_the_key(plan, records) -> None:
     requests = build_requests(plan, "key", 200, 5)
     wanted = [json.loads(requests.frame(number)[8:])["extFields"]["key"] for number in range(200)]
     keys = [(record.properties["KEYS"].split(" "), record.total_size) for record in records]
     assert requests.body_bytes == sum(size for key in wanted for held, size in keys if key in held)
-
-
-# --- the load generator, on a server that answers as told -------------------------------------------------------------
 
 
 def answer(opaque: int, code: int = 0, body: bytes = b"body") -> bytes:
@@ -72,7 +56,7 @@ def answer(opaque: int, code: int = 0, body: bytes = b"body") -> bytes:
 
 
 @contextmanager
-def scripted_server(reply: Callable[[int], bytes | None]) -> Iterator[int]:
+def scripted_server(reply):
     """A server on the yielded port that sends ``reply(opaque)`` to each request; None closes the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -108,7 +92,7 @@ def scripted_server(reply: Callable[[int], bytes | None]) -> Iterator[int]:
             thread.join(60)
 
 
-def some_requests(count: int) -> Requests:
+def some_requests(count):
     plan = StorePlan(SMALL, unlucky_keys=("U0000000000",))
     return build_requests(plan, "view", count, 1)
 
@@ -131,22 +115,16 @@ def test_every_answer_is_counted_once(connections: int, in_flight: int) -> None:
         pytest.param(lambda opaque: answer(opaque + 100_000), id="nobody's opaque"),
     ],
 )
-def test_an_answer_that_is_none_is_an_error(bad: Callable[[int], bytes]) -> None:
+def test_an_answer_that_is_none_is_an_error(bad) -> None:
     with scripted_server(lambda opaque: bad(opaque) if opaque % 10 == 3 else answer(opaque)) as port:
         outcome = run_load(port, some_requests(100), 2, 4)
     assert (outcome.requests, outcome.errors) == (100, 10)
-    assert outcome.first_error is not None
     assert '"opaque":' in outcome.first_error
-
-
-# --- our server -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("workload", WORKLOADS)
-def test_our_server_answers_each_workload_exactly(
-    server: ServerProcess, plan: StorePlan, workload: str, mode: str
-) -> None:
+def test_our_server_answers_each_workload_exactly(server, plan, workload, mode) -> None:
     outcome = run_load(server.port, build_requests(plan, workload, 200, 3), *MODES[mode], pid=server.pid)
     assert (outcome.errors, outcome.first_error) == (0, None)
     assert outcome.body_bytes == outcome.expected_body_bytes

@@ -1,25 +1,20 @@
 """The benchmarks of pulls, drains and expressions in miniature."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmark_store import SMALL
 from benchmarks import pull
 from benchmarks.load import run_load
 from benchmarks.measure import MODES
-from benchmarks.server_process import ServerProcess
-from benchmarks.store_plan import StorePlan
-from oracles import Record, read_log
+from oracles import read_log
 
 
 @pytest.fixture(scope="module")
-def records(store: Path) -> list[Record]:
+def records(store):
     return read_log(store / "commitlog")
 
 
-def passes(record: Record, wanted: pull.Subscription) -> bool:
-    """What a subscription wants, read by eye."""
+def passes(record, wanted):
     properties = record.properties
     bounds = {"amount < 40 AND region = 'r1'": 40, "amount < 4 AND region = 'r1'": 4}
     if wanted.text in bounds:
@@ -34,16 +29,14 @@ def passes(record: Record, wanted: pull.Subscription) -> bool:
     [*pull.SUBSCRIPTIONS.values(), pull.RATES["SQL92, 1 %"], pull.RATES["SQL92, 50 %"]],
     ids=lambda wanted: wanted.text,
 )
-def test_the_plan_knows_which_messages_a_subscription_wants(
-    wanted: pull.Subscription, plan: StorePlan, records: list[Record]
-) -> None:
+def test_the_plan_knows_which_messages_a_subscription_wants(wanted, plan, records) -> None:
     mask = wanted.mask(plan)
     assert mask.tolist() == [passes(record, wanted) for record in records]
     assert 0.3 < mask.sum() / (SMALL.count * wanted.share) < 2
 
 
 @pytest.mark.parametrize("wanted", pull.SUBSCRIPTIONS.values(), ids=lambda wanted: wanted.text)
-def test_our_server_answers_pulls_exactly(wanted: pull.Subscription, server: ServerProcess, plan: StorePlan) -> None:
+def test_our_server_answers_pulls_exactly(wanted, server, plan) -> None:
     requests = pull.pull_requests(plan, 300, 5, wanted)
     outcome = run_load(server.port, requests, *MODES["4 x 16"], pid=server.pid)
     assert (outcome.errors, outcome.first_error) == (0, None)

@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -19,8 +18,7 @@ pytestmark = [
 ]
 
 
-def planned(part: int, *options: str) -> Any:
-    """What is planned of one part of the segments, by a driver with that part of the memory."""
+def planned(part, *options):
     command = [sys.executable, "-m", "benchmarks.driver_plan", "--segments", str(SEGMENTS // part), *options]
     plan = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     assert plan["peak_bytes"] < MOST_MEMORY // part

@@ -1,23 +1,11 @@
 """What is computed of jobs on large logs: true of jobs on small ones, and what the page says."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from benchmarks.scale import MASTER_CORES, STORE_QUEUES, load_kept
-from benchmarks.scale_plan import (
-    GB,
-    GIB,
-    JOBS,
-    SHUFFLE,
-    Foretold,
-    Log,
-    Run,
-    constants_of,
-    foretell,
-    tasks_of,
-)
+from benchmarks.scale_plan import GB, GIB, JOBS, SHUFFLE, Log, constants_of, foretell, tasks_of
 
 if TYPE_CHECKING:
     pass
@@ -27,18 +15,14 @@ MOST_OF_A_GB = 0.65
 """CPU seconds that the page allows a GB to take more than was computed."""
 
 
-# --- the runs that are kept -------------------------------------------------------------------------------------------
-
-
-def kept() -> Iterator[tuple[Run, Foretold]]:
-    """Every run, and what is computed for it."""
+def kept():
     runs = load_kept().runs
     for run in runs:
         constants = constants_of([each for each in runs if each.job == run.job])
         yield run, foretell(run.job, constants, log_of_run(run), MASTER_CORES)
 
 
-def log_of_run(run: Run) -> Log:
+def log_of_run(run):
     return Log(run.messages, STORE_QUEUES, run.log_bytes / run.messages)
 
 

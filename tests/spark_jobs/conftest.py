@@ -1,22 +1,18 @@
 """What tests of jobs share: a session with the data source, and servers that are started once."""
 
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from loop_engine import run_jobs_here
-from object_store import Fresh, ObjectStore, google_store, hadoop_store, object_store
+from object_store import google_store, hadoop_store, object_store
 from publishing import look_for_nobody
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.publish import store_lock
 
 
 @pytest.fixture(scope="session")
-def session(spark: Any) -> Any:
-    """A session on the one context, with the format `rocketlens`."""
+def session(spark):
     from pyspark.sql import SparkSession
 
     from spark_jobs.read.data_source import register
@@ -30,14 +26,14 @@ def session(spark: Any) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def here() -> Iterator[None]:
+def here():
     with pytest.MonkeyPatch.context() as patch:
         run_jobs_here(patch)
         yield
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nobody_writes() -> Iterator[None]:
+def nobody_writes():
     """No process is looked for that writes to a store, which takes longer than most of a job."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store_lock, "find_writers", look_for_nobody)
@@ -45,14 +41,13 @@ def nobody_writes() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def objects() -> Iterator[ObjectStore]:
+def objects():
     with object_store() as objects:
         yield objects
 
 
 @pytest.fixture(params=["s3", "file"])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
-    """Empty places for output, one after the other."""
+def new_place(request, tmp_path):
     numbers = itertools.count()
     if request.param == "file":
         return lambda: OutputPlace(f"file://{tmp_path}/out{next(numbers)}")
@@ -61,12 +56,12 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Fresh:
 
 
 @pytest.fixture(scope="session")
-def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+def google(tmp_path_factory):
     with google_store(tmp_path_factory.mktemp("google")) as objects:
         yield objects
 
 
 @pytest.fixture(scope="session")
-def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+def hadoop(tmp_path_factory):
     with hadoop_store(tmp_path_factory.mktemp("hadoop")) as objects:
         yield objects

@@ -4,8 +4,6 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -26,28 +24,26 @@ OUT: dict[str, tuple[str, ...]] = {
     "compact index": ("--out",),
     "convert": ("--slots", "97", "--entries", "400", "--out"),
 }
-"""Jobs, with their options up to the place of their output."""
 
 IN_EACH_RUN = ("export", "export table", "convert")
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def disk(tmp_path):
     with small_disk(tmp_path / "disk") as give:
         yield give
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = StoreWriter(tmp_path_factory.mktemp("plain") / "store", segment_size=16_384)
-    while len(writer.log.segments) < 20:
-        writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.written)}", tags="a")
-    writer.close()
+def plain(tmp_path_factory):
+    with StoreWriter(tmp_path_factory.mktemp("plain") / "store", segment_size=16_384) as writer:
+        while len(writer.log.segments) < 20:
+            writer.append("T", os.urandom(300).hex().encode(), keys=f"k{len(writer.written)}", tags="a")
     return writer.root
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ledger(tmp_path_factory):
     made = Ledger(tmp_path_factory.mktemp("ledger") / "store")
     for number in range(9):
         made.transaction(number, 30)
@@ -60,9 +56,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "job", [pytest.param(job, marks=[] if job in IN_EACH_RUN else pytest.mark.soak) for job in OUT]
 )
-def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
-    job: str, plain: Path, ledger: Path, disk: Callable[[str], Path]
-) -> None:
+def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(job, plain, ledger, disk) -> None:
     store = ledger if job == "convert" else plain
     before = state_of(store)
     out = disk(LITTLE) / "out"
@@ -82,7 +76,7 @@ def test_a_job_that_fills_the_disk_says_so_and_goes_on_when_there_is_room(
 
 
 @pytest.mark.parametrize("job", ["rebuild all", "compact index"])
-def test_a_store_on_a_full_disk_keeps_what_it_has(job: str, plain: Path, disk: Callable[[str], Path]) -> None:
+def test_a_store_on_a_full_disk_keeps_what_it_has(job, plain, disk) -> None:
     place = disk(ENOUGH) / "store"
     shutil.copytree(plain, place)
     used = sum(path.lstat().st_blocks * 512 for path in place.parent.rglob("*"))
@@ -103,8 +97,7 @@ UNREADABLE = 3
 
 
 @contextlib.contextmanager
-def mounted(store: Path, place: Path) -> Iterator[Path]:
-    """A store on a read-only file system."""
+def mounted(store, place):
     if os.geteuid():
         pytest.skip("only root mounts a file system")
     place.mkdir()
@@ -117,7 +110,7 @@ def mounted(store: Path, place: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def read_only(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def read_only(g1_store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("read-only")
     shutil.copytree(g1_store, folder / "store")
     with mounted(folder / "store", folder / "mounted") as place:
@@ -125,7 +118,7 @@ def read_only(g1_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture(scope="module")
-def mounted_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def mounted_ledger(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ledger")
     made = Ledger(folder / "store")
     made.transaction(0, 30)
@@ -140,9 +133,7 @@ def mounted_ledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     ("job", "options"),
     [("verify", ()), ("rebuild all", ("--out",)), ("export", ("--format", "ndjson", "--out")), ("convert", ("--out",))],
 )
-def test_a_job_that_only_reads_needs_no_right_to_write(
-    job: str, options: tuple[str, ...], read_only: Path, mounted_ledger: Path, tmp_path: Path
-) -> None:
+def test_a_job_that_only_reads_needs_no_right_to_write(job, options, read_only, mounted_ledger, tmp_path) -> None:
     store = mounted_ledger if job == "convert" else read_only
     ended = rocketlens(*job.split(), store, *options, *([tmp_path / "out"] if options else []))
     assert ended.code == 0, ended.errors
@@ -150,9 +141,7 @@ def test_a_job_that_only_reads_needs_no_right_to_write(
 
 
 @pytest.mark.parametrize("job", ["rebuild all", "export", "convert"])
-def test_what_would_write_there_says_why_it_cannot(
-    job: str, g1_store: Path, mounted_ledger: Path, read_only: Path
-) -> None:
+def test_what_would_write_there_says_why_it_cannot(job, g1_store, mounted_ledger, read_only) -> None:
     arguments = {
         "rebuild all": (read_only,),
         "export": (g1_store, "--format", "ndjson", "--out", read_only / "out"),

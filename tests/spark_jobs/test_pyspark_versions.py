@@ -1,7 +1,4 @@
-"""The jobs and the data source run with the newest pyspark of each line that the requirement admits.
-
-The line of the lock is what all other tests run with.
-"""
+"""The jobs and the data source run with the newest pyspark of each line that the requirement admits."""
 
 import os
 import subprocess

@@ -5,9 +5,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -37,7 +35,7 @@ class Echo(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def echo() -> Iterator[str]:
+def echo():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -49,9 +47,8 @@ def echo() -> Iterator[str]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"body")
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        writer.append("T", b"body")
     return writer.root
 
 
@@ -85,7 +82,6 @@ WHOLE = "an object store that refuses"
 
 
 def run_whole(arguments: list[str], temporary: Path) -> tuple[int, list[bytes]]:
-    """The exit code of a process, and all that it says."""
     environment = {**os.environ, "TMPDIR": str(temporary), "AWS_MAX_ATTEMPTS": "1"}
     command = [*COMMAND, *arguments]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, env=environment, check=False, timeout=180)
@@ -101,7 +97,7 @@ def run_whole(arguments: list[str], temporary: Path) -> tuple[int, list[bytes]]:
     ],
 )
 def test_no_secret_is_in_what_a_failing_job_says_and_leaves(
-    case: str, is_whole: bool, store: Path, tmp_path: Path, echo: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+    case, is_whole, store, tmp_path, echo, monkeypatch, capfdbinary
 ) -> None:
     arguments, temporary = cases(store, tmp_path, echo)[case], tmp_path / "temporary"
     temporary.mkdir()

@@ -2,8 +2,6 @@
 
 import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 
 from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
 from protocol.command import encode_request
@@ -66,25 +64,23 @@ accounts:
 SECRETS = (READER_SECRET, ADMIN_SECRET, DEFAULTS_SECRET, BOUNDED_SECRET, WHITE_SECRET)
 
 
-def write_accounts(path: Path, text: str = PLAIN_ACL, age_seconds: float = 60.0) -> Path:
+def write_accounts(path, text=PLAIN_ACL, age_seconds=60.0):
     """Write a file of accounts that was left alone for some time already, so that it counts at once."""
     path.write_text(text)
     set_age(path, age_seconds)
     return path
 
 
-def set_age(path: Path, age_seconds: float) -> None:
+def set_age(path, age_seconds) -> None:
     """Have a file look as if it was written to so many seconds ago."""
     written = time.time_ns() - int(age_seconds * 1e9)
     os.utime(path, ns=(written, written))
 
 
-def signed_fields(fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"") -> dict[str, str]:
+def signed_fields(fields, access_key, secret, body=b""):
     named = {**fields, ACCESS_KEY: access_key}
     return named | {SIGNATURE: signature_of(named, body, secret.encode()).decode()}
 
 
-def signed_request(
-    code: int, fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"", opaque: int = 1
-) -> bytes:
+def signed_request(code, fields, access_key, secret, body=b"", opaque=1):
     return encode_request(code, signed_fields(fields, access_key, secret, body), opaque=opaque, body=body)

@@ -1,14 +1,12 @@
 """What the processes that patterns run in are asked, and which questions take their time up."""
 
-from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
 from storage.patterns._pattern_process import MaskQuestion, MatchQuestion
-from storage.patterns.processes import PatternLimit, PatternProcesses, Stop
+from storage.patterns.processes import PatternLimit, PatternProcesses
 
 
 @dataclass
@@ -21,15 +19,14 @@ class Asked:
 
 
 @contextmanager
-def recorded() -> Iterator[Asked]:
-    """Record what is asked within the block."""
+def recorded():
     asked, ask = Asked(), PatternProcesses.ask
 
-    def note(question: Any) -> None:
+    def note(question) -> None:
         name = "brief" if question.is_brief else "patient"
         setattr(asked, name, getattr(asked, name) + 1)
 
-    def recording(self: PatternProcesses, question: Any, answer: Any, should_stop: Stop = lambda: False) -> Any:
+    def recording(self, question, answer, should_stop=lambda: False):
         if not isinstance(question, MaskQuestion | MatchQuestion):
             return ask(self, question, answer, should_stop)
         asked.questions.append(question)

@@ -1,15 +1,10 @@
 """Asks the request families of a served store directly: through the dispatcher, without a socket or an event loop."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from broker.endpoint import Endpoint
-from broker.service.dispatcher import Dispatcher, Step
-from broker.service.processors.pull_message import Learn
+from broker.service.dispatcher import Dispatcher
 from broker.service.request_families import build_processors
-from broker.service.served_brokers import ServedBrokers
 from broker_harness import service_of
 from golden_frames import value_of
 from protocol.command import Command, Response, decode_command, encode_request
@@ -23,8 +18,6 @@ CLIENT = Endpoint("127.0.0.1", 40001)
 
 @dataclass(eq=False)
 class FakeConnection:
-    """A client's connection as far as processors look at it."""
-
     local_address: Endpoint = BROKER
     peer_address: Endpoint = CLIENT
     is_open: bool = True
@@ -35,23 +28,17 @@ class FakeConnection:
 
 
 class Asker:
-    """A service on a store, and one client of it."""
-
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         self.store = MessageStore.open(root)
         self.service = service_of(self.store, **options)
         self.connection = FakeConnection()
         self.serve_with()
 
-    def serve_with(self, brokers: ServedBrokers | None = None, learn: Learn | None = None) -> None:
+    def serve_with(self, brokers=None, learn=None) -> None:
         """Answer from now on beside other brokers of the process, or have somebody take notice of pulls."""
         self._dispatcher = Dispatcher(build_processors(self.service, brokers, learn))
 
-    def ask(
-        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"",
-        connection: FakeConnection | None = None, *, oneway: bool = False,
-    ) -> Response:  # fmt: skip
-        """The answer to one request, made by a thread that may wait."""
+    def ask(self, code, fields=None, body=b"", connection=None, *, oneway=False):
         step = self.step(code, fields, body, connection, oneway=oneway)
         try:
             answer = step.finish() if isinstance(step, Unfinished) else step
@@ -60,16 +47,11 @@ class Asker:
         assert isinstance(answer, Response)
         return answer
 
-    def step(
-        self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"",
-        connection: FakeConnection | None = None, *, oneway: bool = False,
-    ) -> Step:  # fmt: skip
-        """What becomes of a request on the event loop."""
+    def step(self, code, fields=None, body=b"", connection=None, *, oneway=False):
         (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body, oneway=oneway))
         return self._dispatcher.dispatch(decode_command(frame), connection or self.connection)
 
-    def value(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Any:
-        """The body of a successful answer, as a value."""
+    def value(self, code, fields=None, body=b""):
         answer = self.ask(code, fields, body)
         assert answer.code == 0, answer.remark
         assert answer.body, "no client survives a success without a body where one is expected"
@@ -77,5 +59,4 @@ class Asker:
 
 
 def queue_key(topic: str, queue_id: int, broker_name: str = "broker-a") -> str:
-    """How a MessageQueue stands as a key in a value."""
     return f'{{"brokerName": "{broker_name}", "queueId": {queue_id}, "topic": "{topic}"}}'

@@ -2,7 +2,6 @@
 
 import json
 import threading
-from typing import Any
 
 from click.testing import CliRunner
 
@@ -13,27 +12,24 @@ META = {
     "io.modelcontextprotocol/clientInfo": {"name": "assistant", "version": "1"},
     "io.modelcontextprotocol/clientCapabilities": {},
 }
-"""What a request of the newer revision says of itself."""
 
 MOST_BYTES = 64 * 1024
 """Of one answer."""
 
-Json = dict[str, Any]
 
-
-def request(number: int | str, method: str, params: Json | None = None, *, modern: bool = True) -> Json:
+def request(number, method, params=None, *, modern=True):
     given = dict(params or {})
     if modern:
         given["_meta"] = {**META, **given.get("_meta", {})}
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": given}
 
 
-def call(number: int | str, tool: str, *, modern: bool = True, **arguments: Any) -> Json:
+def call(number, tool, *, modern=True, **arguments):
     given = {"seconds": 10, **arguments}
     return request(number, "tools/call", {"name": tool, "arguments": given}, modern=modern)
 
 
-def talk(*arguments: object, says: list[Json | bytes], code: int = 0) -> list[Json]:
+def talk(*arguments, says, code=0):
     """What `rocketlens mcp` answers to some lines, each within its bound; those about one request by its id."""
     lines = b"".join((each if isinstance(each, bytes) else json.dumps(each).encode()) + b"\n" for each in says)
     outcome = CliRunner().invoke(main, ["mcp", *map(str, arguments)], input=lines, prog_name="rocketlens")
@@ -49,8 +45,7 @@ def talk(*arguments: object, says: list[Json | bytes], code: int = 0) -> list[Js
     return [json.loads(line) for line in written]
 
 
-def answers(*arguments: object, says: list[Json]) -> list[Json]:
-    """What tools answer to some calls, in their order: their structured content, and the texts of errors."""
+def answers(*arguments, says):
     found = {each["id"]: each for each in talk(*arguments, says=says) if "id" in each}
     results = [found[each["id"]]["result"] for each in says]
     for each in results:

@@ -9,23 +9,20 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-MEMORY: Final = Path("/dev/shm")
-"""A file system in memory, on Linux."""
+MEMORY = Path("/dev/shm")
 
-NEEDED_BYTES: Final = 8 << 30
+NEEDED_BYTES = 8 << 30
 """Room that it must have, and memory that must be free besides: twice what `make test` takes, and its processes."""
 
-_PREFIX: Final = "rocketlens-tests-"
-_DISK: Final = "ROCKETLENS_TESTS_DISK"
+_PREFIX = "rocketlens-tests-"
+_DISK = "ROCKETLENS_TESTS_DISK"
 """The environment variable with the directory of temporary files as it was."""
 
-_CREATED: Final = pytest.StashKey[Path]()
+_CREATED = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,7 +49,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def disk_path() -> Iterator[Path]:
+def disk_path():
     """An empty directory on a disk, as `tmp_path` need not be."""
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=os.environ.get(_DISK)))
     yield directory
@@ -75,7 +72,7 @@ def _remove_left_ones() -> None:
 
 
 @contextlib.contextmanager
-def small_disk(place: Path) -> Iterator[Callable[[str], Path]]:
+def small_disk(place):
     """A disk that is there once its room is said, as an option of mount; asked for again it has other room."""
     if os.geteuid():
         pytest.skip("only root mounts a disk")

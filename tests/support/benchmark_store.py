@@ -1,7 +1,5 @@
 """The benchmark's store in miniature: its queues and index are the tests' writer's, not the official broker's."""
 
-from pathlib import Path
-
 from benchmarks import make_store
 from benchmarks.store_plan import StoreParameters
 from oracles import read_log
@@ -10,15 +8,14 @@ from store_writer import StoreWriter
 SMALL = StoreParameters(count=1000, hot_keys=4, segment_size=131072, index_slots=97, index_entries=20000)
 
 
-def make_small(directory: Path, parameters: StoreParameters) -> Path:
+def make_small(directory, parameters):
     root = make_store.make_store(directory / "bench", parameters, jars=None)
     # One file a queue, as in the real one: a pull ends where a file does.
     sizes = {"segment_size": parameters.segment_size, "queue_file_size": 20 * parameters.count}
     copy = directory / "copy"
-    writer = StoreWriter(copy, index_slots=97, index_entries=20000, **sizes)
-    for record in read_log(root / "commitlog"):
-        writer.append_record(record)
-    writer.close()
+    with StoreWriter(copy, index_slots=97, index_entries=20000, **sizes) as writer:
+        for record in read_log(root / "commitlog"):
+            writer.append_record(record)
     for name in ("consumequeue", "index", "checkpoint"):
         (copy / name).rename(root / name)
     return root

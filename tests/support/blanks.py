@@ -1,7 +1,6 @@
 """Segments in which BLANKs of any size stand at any place, whole or cut, with others beside them or alone."""
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hypothesis import strategies as st
 
@@ -9,7 +8,6 @@ from kernel_memory import record_at
 from oracles import BLANK_MAGIC, Record, is_closing_blank, packed, read_record, split_keys
 
 LENGTH = 4096
-"""Bytes of a whole segment."""
 
 MAGIC = BLANK_MAGIC.to_bytes(4, "big")
 START_TIMESTAMP = 1_700_000_000_000
@@ -36,8 +34,6 @@ def sound_records(data: bytes, base_offset: int, length: int) -> tuple[list[Reco
 
 @dataclass(frozen=True)
 class Blanked:
-    """One segment at `base`, of which `data` are in its file, and whether segments are before it and behind it."""
-
     base: int
     data: bytes
     has_previous: bool
@@ -61,8 +57,7 @@ class Blanked:
     def keys(self) -> list[str]:
         return [key for record in self.records for key in split_keys(record.properties["KEYS"])]
 
-    def write(self, directory: Path) -> Path:
-        """Write it and its neighbours into a directory of a commit log; the path of its own file."""
+    def write(self, directory):
         directory.mkdir(parents=True, exist_ok=True)
         if self.has_previous:
             neighbour(directory, self.base - LENGTH, 0)
@@ -73,7 +68,7 @@ class Blanked:
         return path
 
 
-def neighbour(directory: Path, base: int, later: int) -> None:
+def neighbour(directory, base, later) -> None:
     """A sound segment of one record, stored at the start of the time or some ms later."""
     stored = START_TIMESTAMP + later
     record = record_at(base, keys=f"at{base}", store_timestamp=stored, topic_bytes=b"Neighbour", queue_offset=0)

@@ -4,27 +4,22 @@ repeated."""
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Mapping
-from typing import TypeVar
 
-from broker.endpoint import Endpoint
-from protocol.command import Command, decode_command, encode_request
+from protocol.command import decode_command, encode_request
 from protocol.frame import FrameDecoder
 
-Found = TypeVar("Found")
 SECONDS = 180.0
 
 
 class BlockingClient(contextlib.AbstractContextManager["BlockingClient"]):
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint) -> None:
         self.socket = socket.create_connection(endpoint, SECONDS)
         self._decoder = FrameDecoder()
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
 
-    def ask(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Command:
-        """The answer to a request; what the server asks in turn is passed over."""
+    def ask(self, code, fields=None, body=b""):
         self.socket.sendall(encode_request(code, fields or {}, opaque=1, body=body))
         while True:
             data = self.socket.recv(1 << 16)
@@ -35,7 +30,7 @@ class BlockingClient(contextlib.AbstractContextManager["BlockingClient"]):
                     return command
 
 
-def eventually(look: Callable[[], Found], what: str = "", seconds: float = SECONDS) -> Found:
+def eventually(look, what="", seconds=SECONDS):
     """What a look finds once it is something; TimeoutError saying `what` was waited for.
 
     Between two looks it waits three times as long as one took, up to a second: some have a JVM work for it.

@@ -103,7 +103,6 @@ SAMPLES: list[tuple[object, str]] = [
     ),
     ({0: "a", "x": [1.5, True, None]}, '{"0":"a","x":[1.5,true,null]}'),
 ]
-"""A struct of each kind, and what a Java peer makes of it."""
 
 OTHER_SAMPLES = {
     "SubscriptionGroupWrapper (201)": (

@@ -2,7 +2,6 @@
 
 import gzip
 import zlib
-from collections.abc import Callable
 
 import lz4.frame
 import zstandard
@@ -10,28 +9,24 @@ from hypothesis import strategies as st
 
 from protocol.compression import Codec
 
-PACK: dict[Codec, Callable[[bytes], bytes]] = {
+PACK = {
     Codec.ZLIB: zlib.compress,
     Codec.DEFLATE: lambda data: zlib.compress(data, wbits=-zlib.MAX_WBITS),
     Codec.GZIP: lambda data: gzip.compress(data, mtime=0),
     Codec.LZ4: lz4.frame.compress,
     Codec.ZSTD: zstandard.compress,
 }
-"""How a body is packed with each codec."""
 
 SKIPPABLE = b"\x50\x2a\x4d\x18" + bytes(4)
 EMPTY_LZ4 = bytes.fromhex("04224d1860408200000000")
-"""Eleven bytes: a frame header and the mark of its end."""
 
 EMPTY_ZSTD = bytes.fromhex("28b52ffd2000010000")
-"""Nine bytes: a frame of one empty block."""
 
 UNITS: dict[Codec, tuple[bytes, ...]] = {
     Codec.GZIP: (gzip.compress(b"", mtime=0), gzip.compress(b"x", mtime=0)),
     Codec.LZ4: (EMPTY_LZ4, SKIPPABLE, lz4.frame.compress(b"x"), lz4.frame.compress(b"x", block_size=7)),
     Codec.ZSTD: (EMPTY_ZSTD, SKIPPABLE, zstandard.compress(b"x")),
 }
-"""The smallest frames and members of the codecs that may have several."""
 
 
 def many_blocks(count: int) -> bytes:
@@ -64,7 +59,7 @@ def long_runs(codec: Codec, size: int) -> bytes:
 def bombs(draw: st.DrawFn, most_units: int = 400_000, most_run: int = 80 << 20) -> tuple[Codec, bytes]:
     """A codec and a body of it, which need not be one that is refused: of very many parts, or of a very long run."""
     codec = draw(st.sampled_from(list(Codec)))
-    kinds: list[Callable[[int], bytes]] = [lambda count: long_runs(codec, count * most_run // most_units)]
+    kinds = [lambda count: long_runs(codec, count * most_run // most_units)]
     if codec in UNITS:
         units = draw(st.lists(st.sampled_from(UNITS[codec]), min_size=1, max_size=3))
         kinds.append(lambda count: b"".join(units) * (count // len(units) + 1))

@@ -4,29 +4,23 @@ import asyncio
 import concurrent.futures
 import contextlib
 import socket
-import ssl
 import struct
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
 
 from broker.app import build_server
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
-from broker.metrics.metrics_meter import Meter
 from broker.net.listeners import bind_listeners, close_listeners
-from broker.server import Server
 from broker.service.broker_service import BrokerService
-from broker.service.consumers.registries import MakeClients, Registries
+from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import Dispatcher
-from protocol.command import Command, Response, decode_command, encode_request, encode_response
+from protocol.command import Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
 from storage.queue.queue_holes import QueueHoles
 
-Opened = TypeVar("Opened")
 DEADLINE_SECONDS = 60.0
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -69,22 +63,18 @@ class FakeStore:
     def watch(self) -> bool:
         return False
 
-    def finish_scan(self, should_stop: Callable[[], bool]) -> None:
+    def finish_scan(self, should_stop) -> None:
         assert not should_stop()
 
 
-def service_of(
-    store: Any, make_clients: MakeClients | None = None, meter: Meter | None = None, **options: Any
-) -> BrokerService:
-    """The service of a store, real or fake."""
+def service_of(store, make_clients=None, meter=None, **options):
     listen = options.pop("listen", (LOOPBACK,))
     checked = ServeOptions(Path("/store"), listen=listen, **options).check()
     return BrokerService.of(store, checked, Registries.of(store, checked, make_clients), meter=meter)
 
 
 @contextlib.asynccontextmanager
-async def serving(service: BrokerService, processors: Iterable[object] | None = None) -> AsyncIterator[Server]:
-    """A server that is stopped when the block ends; `processors` None means all families."""
+async def serving(service, processors=None):
     listeners = bind_listeners(service.options.listen, vip=service.options.vip)
     body_limit = service.options.limits.body_bytes
     dispatcher = None if processors is None else Dispatcher(processors, body_limit=body_limit)
@@ -98,30 +88,26 @@ async def serving(service: BrokerService, processors: Iterable[object] | None = 
 
 
 class RawClient:
-    """One TCP connection to a server, in frames; every wait has a deadline."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
         self._decoder = FrameDecoder()
-        self._read: list[Command] = []
-        self.pushed: list[Command] = []
+        self._read = []
+        self.pushed = []
         self._opaque = 0
 
-    def send(self, code: int, fields: Mapping[str, str] | None = None, **options: Any) -> int:
-        """Send a request without waiting for its answer; returns its opaque."""
+    def send(self, code, fields=None, **options):
         self._opaque += 1
         self.writer.write(encode_request(code, fields, opaque=self._opaque, **options))
         return self._opaque
 
-    async def ask(self, code: int, fields: Mapping[str, str] | None = None, **options: Any) -> Command:
-        """Send a request and return its answer."""
+    async def ask(self, code, fields=None, **options):
         opaque = self.send(code, fields, **options)
         answer = await self.answer()
         assert answer.opaque == opaque
         return answer
 
-    async def answer(self) -> Command:
+    async def answer(self):
         """The next response, in the order of their arrival; `EOFError` when the server closed instead.
 
         What the server asks in turn is kept in `pushed`.
@@ -131,14 +117,13 @@ class RawClient:
                 await self._receive()
         return self._read.pop(0)
 
-    async def push(self) -> Command:
+    async def push(self):
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not self.pushed:
                 await self._receive()
         return self.pushed.pop(0)
 
-    def reply(self, call: Command, body: bytes = b"", **members: Any) -> None:
-        """Answer a request of the server's."""
+    def reply(self, call, body=b"", **members) -> None:
         self.writer.write(encode_response(call, Response(body=body, **members)) + body)
 
     async def _receive(self) -> None:
@@ -162,8 +147,7 @@ class RawClient:
 
 
 @contextlib.asynccontextmanager
-async def connected(endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> AsyncIterator[RawClient]:
-    """A raw connection, closed when the block ends."""
+async def connected(endpoint, tls=None):
     named = {} if tls is None else {"ssl": tls, "server_hostname": "localhost"}
     reader, writer = await asyncio.open_connection(*endpoint, **named)  # type: ignore[arg-type]
     try:
@@ -174,7 +158,7 @@ async def connected(endpoint: Endpoint, tls: ssl.SSLContext | None = None) -> As
             await writer.wait_closed()
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition) -> None:
     """Let the loop run until a condition holds, at most `DEADLINE_SECONDS`."""
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110 - a state of another object, which has no event to wait for
@@ -182,9 +166,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def in_a_thread(opened: Callable[[], contextlib.AbstractAsyncContextManager[Opened]]) -> Iterator[Opened]:
-    """What is opened on an event loop of its own, beside a test that blocks."""
-    started: concurrent.futures.Future[Opened] = concurrent.futures.Future()
+def in_a_thread(opened):
+    started = concurrent.futures.Future()
     stop = threading.Event()
 
     async def serve() -> None:
@@ -207,7 +190,6 @@ def in_a_thread(opened: Callable[[], contextlib.AbstractAsyncContextManager[Open
 
 
 @contextlib.contextmanager
-def serving_in_a_thread(service: BrokerService, processors: Iterable[object] | None = None) -> Iterator[Endpoint]:
-    """The address of a server that runs beside the test, for clients that block."""
+def serving_in_a_thread(service, processors=None):
     with in_a_thread(lambda: serving(service, processors)) as server:
         yield server.addresses[0]

@@ -9,8 +9,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("rocketlens", "broker", "protocol", "storage", "spark_jobs")
 QUICK_COMPILER = """\
@@ -52,7 +50,7 @@ def copy_sources(copy: Path) -> Path:
     return copy
 
 
-def shared_wheel(factory: pytest.TempPathFactory) -> Path:
+def shared_wheel(factory):
     """The wheel, built by the first of the test processes that asks; beside it lies `source`, which it was built in."""
     root = factory.getbasetemp()
     root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
@@ -78,7 +76,6 @@ def _build_wheel(work: Path) -> Path:
 
 
 def build_sdist(work: Path) -> Path:
-    """Build the source distribution below a directory, by the backend itself."""
     code = "import sys; sys.path.insert(0, 'build_backend'); import kernel_build; kernel_build.build_sdist(sys.argv[1])"
     command = [sys.executable, "-c", code, str(work.absolute())]
     subprocess.run(command, cwd=copy_sources(work / "source"), check=True, capture_output=True)

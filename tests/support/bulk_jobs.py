@@ -3,8 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from rocketlens.cli import command_run
 from spark_jobs.doctor.deep_request import DeepDetails, IndexNumbers, LogNumbers, QueueNumbers
 from spark_jobs.run.report import AnyReport, Details, Report
@@ -34,14 +32,13 @@ class StandIn:
 
 
 def _as_read(report: AnyReport) -> Report[DeepDetails]:
-    """The answer as that of a reading that found nothing."""
     kinds = (LogNumbers, QueueNumbers, IndexNumbers)
     log, queues, index = (kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in kinds)
     details = DeepDetails(clean=True, log=log, queues=queues, index=index, counts={}, findings=[])
     return Report(command=report.command, store=report.store, out=report.out, details=details)
 
 
-def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
+def stand_in(patch):
     """Put one in the place of all jobs; no Java is looked for, and no signal's handler outlives the test."""
     job = StandIn()
     patch.setattr("spark_jobs.run.engine.find_java", lambda: "java")

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-"""Made in no time, which one of RSA is not."""
 
 
 @dataclass(frozen=True)
 class Authority:
-    """A certificate authority in a folder: `<name>.pem`, `<name>.key`."""
-
     folder: Path
     name: str = "ca"
 
@@ -41,7 +38,6 @@ class Authority:
         return self.folder / certificate, self.folder / key
 
     def client_context(self, own: tuple[Path, Path] | None = None) -> ssl.SSLContext:
-        """A client's context that trusts this authority alone, with a certificate of its own if given."""
         context = ssl.create_default_context(cafile=str(self.certificate))
         if own is not None:
             context.load_cert_chain(*own)

@@ -11,7 +11,6 @@ WIDTH = 100
 
 @cache
 def command_line_reference() -> str:
-    """The program's help, then each command's, subcommands after their group."""
     return "\n".join(["", *_sections(_program())])
 
 

@@ -3,26 +3,23 @@
 import ipaddress
 import itertools
 import zlib
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import lz4.frame
 import zstandard
 
 import oracles
-from storage.columns.message_columns import Columns, gather
+from storage.columns.message_columns import gather
 from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
-from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
+from storage.columns.texts import RepeatedTexts, TextLists, TextMaps, Texts
 from storage.columns.wanted import Wanted
-from storage.log.damaged_ranges import DamagedRange
 from storage.log.log_window import LocalFile, LogWindow
 
 Row = dict[str, Any]
 
 
-def texts_of(texts: AnyTexts) -> list[bytes | None]:
+def texts_of(texts):
     if isinstance(texts, RepeatedTexts):
         words = texts_of(texts.words)
         return [None if code < 0 else words[code] for code in texts.codes.tolist()]
@@ -35,7 +32,7 @@ def texts_of(texts: AnyTexts) -> list[bytes | None]:
     ]
 
 
-def _decoded(texts: AnyTexts) -> list[str | None]:
+def _decoded(texts):
     return [text if text is None else text.decode() for text in texts_of(texts)]
 
 
@@ -53,17 +50,24 @@ def values_of(name: str, column: Any) -> list[Any]:
     return values
 
 
-def rows_of(columns: Columns) -> list[Row]:
+def rows_of(columns):
     values = {name: values_of(name, column) for name, column in columns.items()}
     assert all(len(each) == columns.count for each in values.values())
     return [{name: each[row] for name, each in values.items()} for row in range(columns.count)]
 
 
 def read_rows(
-    segment: Path, base_offset: int, wanted: Wanted | None = None, names: Sequence[str] = tuple(KINDS), *,
-    start: int = 0, stop: int | None = None, is_last: bool = True, read_bytes: int = 4096, boundary: int = 0,
-) -> tuple[list[Row], list[DamagedRange]]:  # fmt: skip
-    """The rows of one segment, and its damage."""
+    segment,
+    base_offset,
+    wanted=None,
+    names=tuple(KINDS),
+    *,
+    start=0,
+    stop=None,
+    is_last=True,
+    read_bytes=4096,
+    boundary=0,
+):
     with LogWindow(LocalFile(segment), base_offset, read_bytes) as window:
         reader = RowReader(window, wanted or Wanted(), names=True, is_last=is_last, boundary=boundary)
         found = [
@@ -75,8 +79,7 @@ def read_rows(
         return found, reader.damage
 
 
-def read_log_rows(directory: Path, wanted: Wanted | None = None) -> list[Row]:
-    """The rows of all segments of a log without damage."""
+def read_log_rows(directory, wanted=None):
     segments = sorted(path for path in directory.iterdir() if path.stat().st_size)
     rows: list[Row] = []
     for number, path in enumerate(segments):
@@ -111,7 +114,6 @@ def body_of(record: oracles.Record) -> Row:
 
 
 def decompressed(record: oracles.Record) -> bytes:
-    """The body as a consumer gets it."""
     if not record.sys_flag & 1 or not record.body:
         return record.body
     kind = record.sys_flag >> 8 & 7
@@ -127,7 +129,7 @@ def host_text(host: tuple[bytes, int]) -> str:
     )
 
 
-def expected_rows(records: Iterable[oracles.Record]) -> list[Row]:
+def expected_rows(records):
     return [
         expected_row(message) | {"size": record.total_size}
         for record in records

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any
 
 from click.testing import CliRunner
 
@@ -25,12 +24,11 @@ class Outcome:
         return self.output.decode()
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self):
         return [json.loads(line) for line in self.output.splitlines()]
 
 
 def rocketlens(*arguments: object) -> Outcome:
-    """Run one command; an exception that is no exit is the test's to see."""
     outcome = CliRunner().invoke(main, list(map(str, arguments)), prog_name="rocketlens")
     if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
         raise outcome.exception

@@ -1,31 +1,25 @@
 """What a compacted index must be, and what a broker answers from any index, by loops and dictionaries: none of ours."""
 
 import zlib
-from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from oracles import END_OF_TIME, IndexImage, Record, index_hash, index_keys, packed, signed, split_keys
+from oracles import END_OF_TIME, IndexImage, index_hash, index_keys, packed, signed, split_keys
 
 
 @dataclass(frozen=True, order=True)
 class Kept:
-    """An entry that stays; in the order in which a compacted index holds them."""
-
     store_timestamp: int
     physical_offset: int
     key_hash: int
 
 
 def read_entries(data: bytes, slot_count: int) -> list[tuple[int, int]]:
-    """(hash, physical offset) of all entries of an index file, in order."""
     first, count = 40 + 4 * slot_count, max(signed(data, 36, 4), 1)
     places = range(first + 20, first + 20 * count, 20)
     return [(signed(data, place, 4), signed(data, place + 4, 8)) for place in places]
 
 
-def keep_entries(
-    entries: Iterable[tuple[int, int]], records: Sequence[Record], topics: Collection[str] = (), drop_tags: bool = False
-) -> list[Kept]:
+def keep_entries(entries, records, topics=(), drop_tags=False):
     """What compaction keeps of some entries: each once, if its record is there and nothing of it was asked to go."""
     known = {record.physical_offset: record for record in records}
     kept = set()
@@ -37,7 +31,7 @@ def keep_entries(
     return sorted(kept)
 
 
-def tag_hashes(record: Record) -> set[int]:
+def tag_hashes(record):
     """The hash of a record's tag entry, unless one of its keys has it as well."""
     properties, topic = record.properties, record.topic
     keys = [properties[name] for name in ("UNIQ_KEY",) if name in properties] + split_keys(properties.get("KEYS", ""))
@@ -45,14 +39,11 @@ def tag_hashes(record: Record) -> set[int]:
     return tag - {index_hash(f"{topic}#{key}") for key in keys}
 
 
-def log_entries(records: Iterable[Record], profile: str = "5.5") -> list[tuple[int, int]]:
-    """(hash, physical offset) of all entries that a broker makes of some records."""
+def log_entries(records, profile="5.5"):
     return [(index_hash(text), record.physical_offset) for record in records for text in index_keys(record, profile)]
 
 
-def build_compacted(
-    kept: Sequence[Kept], slot_count: int, entry_count: int, end_physical_offset: int, end_timestamp: int = 0
-) -> list[bytes]:
+def build_compacted(kept, slot_count, entry_count, end_physical_offset, end_timestamp=0):
     """The files of a compacted index; one without entries where nothing is kept, seeded with the given end."""
     room = entry_count - 1
     files = [kept[start : start + room] for start in range(0, len(kept), room)] or [[]]
@@ -65,7 +56,7 @@ def build_compacted(
     return [*files[:-1], b"".join(packed(number, 8) for number in ends) + files[-1][32:]]
 
 
-def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> IndexImage:
+def _build_file(entries, slot_count, entry_count):
     image = IndexImage(slot_count, entry_count)
     stamps = [entry.store_timestamp for entry in entries]
     begin = min((stamp for stamp in stamps if stamp > 0), default=max(stamps, default=0))
@@ -81,9 +72,6 @@ def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> I
         image.begin_timestamp, image.end_timestamp = begin, max(stamps)
         image.begin_physical_offset, image.end_physical_offset = min(offsets), max(offsets)
     return image
-
-
-# --- what a file says of itself -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -107,7 +95,7 @@ def take_mark(data: bytes, slot_count: int) -> tuple[bytes, Mark | None]:
     return rest, Mark(entries, bool(flags & 1), bool(flags & 2))
 
 
-def lacks_keys(data: bytes, slot_count: int, records: Sequence[Record], profile: str) -> list[int]:
+def lacks_keys(data, slot_count, records, profile):
     """Offsets of records inside the span of a file that have a key without an entry in it."""
     entries = set(read_entries(data, slot_count))
     offsets = [offset for _, offset in entries]
@@ -115,7 +103,7 @@ def lacks_keys(data: bytes, slot_count: int, records: Sequence[Record], profile:
     return [record.physical_offset for record in inside if not set(log_entries([record], profile)).issubset(entries)]
 
 
-def put_behind(data: bytes, slot_count: int, records: Iterable[Record], profile: str = "5.5") -> bytes:
+def put_behind(data, slot_count, records, profile="5.5"):
     """The file after a broker has put the entries of further records into it, for which it has room."""
     first = 40 + 4 * slot_count
     image = IndexImage(slot_count, (len(data) - first) // 20, *(signed(data, place, 8) for place in range(0, 32, 8)))
@@ -135,10 +123,7 @@ def put_behind(data: bytes, slot_count: int, records: Iterable[Record], profile:
 # --- what a broker answers (store-format §4.1, §4.2) ----------------------------------------------------------------
 
 
-def broker_offsets(
-    index_files: Sequence[bytes], slot_count: int, key_hash: int, *, maximum: int = 2**31, begin: int = 0,
-    end: int = END_OF_TIME,
-) -> list[int]:  # fmt: skip
+def broker_offsets(index_files, slot_count, key_hash, *, maximum=2**31, begin=0, end=END_OF_TIME):
     """`queryOffset`: physical offsets of the entries that a broker takes for answers, in the order it finds them."""
     found: list[int] = []
     for data in reversed(index_files):

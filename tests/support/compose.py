@@ -3,9 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -14,14 +12,12 @@ COMPOSE_FILE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 
 
-def load(variables: Mapping[str, str], path: Path = COMPOSE_FILE) -> dict[str, Any]:
-    """The compose file with its `${NAME:-default}` filled in; a name without value or default is an error."""
-
+def load(variables, path=COMPOSE_FILE):
     def value(match: re.Match[str]) -> str:
         assert match["name"] in variables or match["default"] is not None, f"{match[0]} has neither value nor default"
         return variables.get(match["name"], match["default"] or "")
 
-    document: dict[str, Any] = yaml.safe_load(VARIABLE.sub(value, path.read_text()))
+    document = yaml.safe_load(VARIABLE.sub(value, path.read_text()))
     return document
 
 

@@ -3,11 +3,9 @@
 import contextlib
 import socket
 import threading
-from collections.abc import Mapping
 
-from broker.endpoint import Endpoint
 from protocol.codes import RequestCode
-from protocol.command import Command, Response, decode_command, encode_request, encode_response
+from protocol.command import Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
 
 RUNNING = b"""{"jstack":"main RUNNABLE","properties":{"PROP_THREADPOOL_CORE_SIZE":"20"},
@@ -18,19 +16,17 @@ RUNNING = b"""{"jstack":"main RUNNABLE","properties":{"PROP_THREADPOOL_CORE_SIZE
 
 
 class ConnectedConsumer:
-    """A client of the broker's port that sent a heartbeat and answers what it is asked."""
-
-    def __init__(self, address: Endpoint, body: bytes) -> None:
+    def __init__(self, address, body) -> None:
         self.socket = socket.create_connection(address, 60)
         self.decoder = FrameDecoder()
-        self.asked: list[Command] = []
-        self.answers: list[Command] = []
+        self.asked = []
+        self.answers = []
         self._got = threading.Condition()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
         self.ask(RequestCode.HEART_BEAT, {}, body)
 
-    def ask(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
+    def ask(self, code, fields, body=b""):
         with self._got:
             count = len(self.answers)
             self.socket.sendall(encode_request(code, fields, opaque=count + 1, body=body))

@@ -1,9 +1,7 @@
 """Damage made from the layout tables: every field of every layout of a store, and what may stand there instead."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import protocol.message_layout
 import storage.index.index_file
@@ -11,9 +9,9 @@ import storage.layout.checkpoint
 import storage.queue.batch_consume_queue
 import storage.queue.consume_queue
 import storage.queue.consume_queue_ext
-from layouts import Row, tables_of
+from layouts import tables_of
 from oracles import V2_MAGIC, read_record
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 SEGMENT = 4096
 SLOTS, ENTRIES = 13, 60
@@ -22,8 +20,6 @@ INDEX_HEADER = 40
 
 @dataclass(frozen=True)
 class Place:
-    """One field in a file of a store."""
-
     layout: str
     field: str
     type: str
@@ -79,8 +75,7 @@ def write_store(root: Path, *, ext: bool = False) -> StoreWriter:
     return writer
 
 
-def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
-    """Fields of one record: the fixed part, and the lengths and contents behind it."""
+def record_places(writer, written):
     (table,) = (each for each in _tables(protocol.message_layout) if each[0] == "V4_V4_FIXED")
     record = read_record(written.record, 0)
     assert record is not None
@@ -101,9 +96,8 @@ def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
         at += size
 
 
-def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> Iterator[Place]:
-    """Fields of some units of each kind of queue."""
-    trees: tuple[tuple[str, ModuleType, int], ...] = (
+def queue_places(writer, numbers=(0, 4, -1)):
+    trees = (
         ("consumequeue", storage.queue.consume_queue, 20),
         ("batchconsumequeue", storage.queue.batch_consume_queue, 46),
     )
@@ -123,15 +117,14 @@ def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> 
                     yield from _fields(f"{tree} unit {number}", rows, path, position)
 
 
-def ext_places(writer: StoreWriter) -> Iterator[Place]:
+def ext_places(writer):
     ((_, rows),) = _tables(storage.queue.consume_queue_ext)
     for path in sorted((writer.root / "consumequeue_ext").glob("*/*/*")):
         for number in (0, 2):
             yield from _fields(f"consumequeue_ext unit {number}", rows, path, 22 * number)
 
 
-def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES - 1)) -> Iterator[Place]:
-    """Header, a used and an unused slot, and some entries of the first, a middle and the last file."""
+def index_places(writer, entries=(1, 30, ENTRIES - 1)):
     tables = dict(_tables(storage.index.index_file))
     paths = sorted((writer.root / "index").iterdir())
     for path in {paths[0], paths[len(paths) // 2], paths[-1]}:
@@ -147,31 +140,22 @@ def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES
             yield from _fields(f"index entry {number}", tables["ENTRY"], path, INDEX_HEADER + 4 * SLOTS + 20 * number)
 
 
-def checkpoint_places(writer: StoreWriter) -> Iterator[Place]:
+def checkpoint_places(writer):
     ((_, rows),) = _tables(storage.layout.checkpoint)
     yield from _fields("checkpoint", rows, writer.root / "checkpoint", 0)
 
 
-def chosen_records(writer: StoreWriter) -> list[Written]:
+def chosen_records(writer):
     """Records of first, middle and last segment, the last one among them; with V2, IPv6 and property CRC."""
     last = [written for written in writer.written if written.physical_offset // SEGMENT == writer.log.end // SEGMENT]
     first = writer.written
     return [first[3], first[4], first[22], first[40], last[0], last[len(last) // 2], last[-1]]
 
 
-def all_places(writer: StoreWriter) -> Iterator[Place]:
-    for written in chosen_records(writer):
-        yield from record_places(writer, written)
-    yield from queue_places(writer)
-    yield from ext_places(writer)
-    yield from index_places(writer)
-    yield from checkpoint_places(writer)
-
-
-def _tables(module: ModuleType) -> list[tuple[str, tuple[Row, ...]]]:
+def _tables(module):
     return [(table.name, table.rows) for table in tables_of(module.__doc__ or "")]
 
 
-def _fields(layout: str, rows: tuple[Row, ...], path: Path, position: int) -> Iterator[Place]:
+def _fields(layout, rows, path, position):
     for row in rows:
         yield Place(layout, row.field, row.type, path, position + row.offset, row.size)

@@ -1,23 +1,18 @@
 """What a damaged store still has to answer: by loops over bytes, from the reference documents alone."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from oracles import Record, is_closing_blank, property_crc_holds, read_record
+from oracles import is_closing_blank, property_crc_holds, read_record
 
 TOLERATED_MS = 1000
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Segments as they are now, by base offset."""
-
     segments: dict[int, bytes]
 
     @classmethod
-    def of(cls, directories: Iterable[Path]) -> "Disk":
+    def of(cls, directories):
         """Read all segments; of two of one name the longer."""
         found: dict[int, bytes] = {}
         for directory in directories:
@@ -29,16 +24,14 @@ class Disk:
         return cls(found)
 
     def bytes_at(self, physical_offset: int, size: int) -> bytes:
-        """What stands there now; less where a file ends."""
         base = max((base for base in self.segments if base <= physical_offset), default=-1)
         return b"" if base < 0 else self.segments[base][physical_offset - base : physical_offset - base + size]
 
-    def has(self, written: Any) -> bool:
-        """Whether a record (`physical_offset`, `record`) is there byte for byte."""
+    def has(self, written):
         return self.bytes_at(written.physical_offset, len(written.record)) == written.record
 
 
-def intact(data: bytes, position: int, base: int = 0) -> Record | None:
+def intact(data, position, base=0):
     """The record at a position whose place, lengths and checksums all hold."""
     record = read_record(data, position, base + position)
     if record is None or not property_crc_holds(data[position : position + record.total_size]):
@@ -46,9 +39,7 @@ def intact(data: bytes, position: int, base: int = 0) -> Record | None:
     return record
 
 
-def valid_end(
-    data: bytes, base: int = 0, left_over: Iterable[int] = (), length: int = 0
-) -> tuple[int, list[tuple[int, int]]]:
+def valid_end(data, base=0, left_over=(), length=0):
     """Where the valid data of a last segment end, and the damage before: positions, and [start, stop) in the log.
 
     `length` is that of the whole segment, where its file was cut.

@@ -10,10 +10,8 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,26 +20,22 @@ if __name__ == "__main__":
 
 from broker_harness import service_of, serving_in_a_thread
 from damage_oracle import Disk
-from damaged_stores import KINDS, SHAPES_OF, Damaged, Unfit, damage
+from damaged_stores import KINDS, SHAPES_OF, Unfit, damage
 from storage.doctor.examine import examine
 from storage.store.message_store import MessageStore
-from trial_oracle import Judge, TrialClient, Verdict
-from trial_stores import SHAPES, GoodStore
+from trial_oracle import Judge, TrialClient
+from trial_stores import SHAPES
 
 EVERY = {"paged": 64, "files": 64}
-"""Of the messages of long stores one in so many is asked for by itself, where it must be quick."""
 
 PREFERRED = {"unit_zeroed": "paged", "sign_bit_of_unit_size": "paged", "page_of_units_zeroed": "paged"}
 """Shapes in which a kind is tried where it is tried once."""
 
 COMMON = ("small", "small", "classic", "expired", "ext", "recut", "paged")
-"""Shapes for kinds that fit any, by how often."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is done: kinds of damage to a shape of store, by a seed."""
-
     shape: str
     seed: int
     kinds: tuple[str, ...]
@@ -55,30 +49,28 @@ class Trials:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._good: dict[str, GoodStore] = {}
+        self._good = {}
         self._made: list[Path] = []
         self._numbers = itertools.count()
 
-    def good(self, shape: str) -> GoodStore:
+    def good(self, shape):
         if shape not in self._good:
             self._good[shape] = SHAPES[shape](self.root / shape)
         return self._good[shape]
 
-    def damaged(self, trial: Trial) -> Damaged:
-        """The damaged store of a trial; Unfit where there is nothing to damage. Old ones go away."""
+    def damaged(self, trial):
         # A thread of its server may still look at the last ones.
         for path in self._made[:-8]:
             shutil.rmtree(path)
         self._made = [*self._made[-8:], self.root / f"damaged-{next(self._numbers)}"]
         return damage(self.good(trial.shape), self._made[-1], *trial.kinds, seed=trial.seed)
 
-    def all_damaged(self, chosen: Iterable[Trial]) -> Iterator[tuple[Trial, Damaged]]:
+    def all_damaged(self, chosen):
         for trial in chosen:
             with contextlib.suppress(Unfit):
                 yield trial, self.damaged(trial)
 
-    def run(self, trial: Trial, *, thorough: bool = False) -> Verdict:
-        """What comes of a trial; the failures say how to do it again."""
+    def run(self, trial, *, thorough=False):
         damaged = self.damaged(trial)
         verdict = judge(damaged, every=1 if thorough else EVERY.get(trial.shape, 4))
         again = f"{trial} ({'; '.join(damaged.noted)})"
@@ -86,7 +78,7 @@ class Trials:
         return verdict
 
 
-def judge(damaged: Damaged, *, every: int = 1) -> Verdict:
+def judge(damaged, *, every=1):
     """Serve a store and have all its answers judged; what a queue need not deliver the doctor has to name."""
     with serving_in_a_thread(service_of(MessageStore.open(damaged.root))) as address:
         with contextlib.closing(TrialClient(address)) as client:
@@ -104,14 +96,12 @@ def judge(damaged: Damaged, *, every: int = 1) -> Verdict:
     return verdict
 
 
-def each_kind(seed: int) -> Iterator[Trial]:
-    """Every kind once, to a shape that fits."""
+def each_kind(seed):
     for number, name in enumerate(sorted(KINDS)):
         yield Trial(PREFERRED.get(name) or SHAPES_OF.get(name, ("small",))[0], seed + number, (name,))
 
 
-def random_trials(seed: int, count: int) -> Iterator[Trial]:
-    """Trials with one to three kinds of damage."""
+def random_trials(seed, count):
     rng = random.Random(seed)
     for number in range(count):
         kinds = tuple(rng.sample(sorted(KINDS), rng.choice((1, 1, 1, 2, 2, 3))))
@@ -121,15 +111,14 @@ def random_trials(seed: int, count: int) -> Iterator[Trial]:
             yield Trial(rng.choice(shapes), seed * 1_000_000 + number, kinds)
 
 
-def few_and_many(seed: int, step: int, count: int) -> list[Any]:
+def few_and_many(seed, step, count):
     """Parameters of a test: trials, and the least of them that do damage: some kinds once, in the soak mixtures."""
     few = [trial for number, trial in enumerate(each_kind(seed)) if number % step == 0]
     many = pytest.param(list(random_trials(seed, count)), int(0.7 * count), id="many", marks=pytest.mark.soak)
     return [pytest.param(few, 2, id="few"), many]
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Do one trial again."""
+def main(arguments):
     shape, seed, *kinds = arguments
     trials = Trials(Path(tempfile.mkdtemp(prefix="trial-")))
     try:

@@ -1,20 +1,16 @@
 """What a store answers that a test has damaged, held against what is still whole on its disk."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 import oracles
-from damage_oracle import Disk, intact
+from damage_oracle import intact
 from protocol.question import KeyKind, Question
 from storage.query.get_message import get_message
-from storage.store.message_store import MessageStore
-from store_writer import Written
 
 MOST_PULLS = 1000
 
 
-def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written]) -> None:
-    """Check that whole records are answered, and damaged ones are not."""
+def check_by_offset(store, disk, written) -> None:
     for each in written:
         record = store.record_at(each.physical_offset)
         if disk.has(each):
@@ -29,11 +25,10 @@ def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written])
 def check_sound(record: bytes, physical_offset: int) -> None:
     """Check that nothing that is presented is damaged as far as a checksum or a length can show."""
     sound = intact(record, 0, physical_offset)
-    assert sound is not None, f"the record at {physical_offset} is presented as whole"
     assert sound.total_size == len(record)
 
 
-def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
+def check_by_key(store, disk, written, *, missing=()) -> None:
     """Check that whole records are found by each of their keys; all that is found is sound and has the key."""
     missing, wanted = set(missing), defaultdict(list)
     for each in written:
@@ -58,7 +53,7 @@ def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *,
             position += size
 
 
-def check_by_queue(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
+def check_by_queue(store, disk, written, *, missing=()) -> None:
     """Whole records come by pulls from their queue's beginning, each once; all that comes is sound and of the queue."""
     missing, wanted = set(missing), defaultdict(set)
     for each in written:
@@ -72,7 +67,7 @@ def check_by_queue(store: MessageStore, disk: Disk, written: Iterable[Written], 
         assert len(pulled) == len(set(pulled)), f"{topic} {queue_id} delivers twice"
 
 
-def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[int]:
+def pull_all(store, topic, queue_id):
     """Physical offsets of all messages that a consumer gets of one queue, from its first offset to its last."""
     queue = store.queues.queue(topic, queue_id)
     if queue is None:
@@ -85,7 +80,6 @@ def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[int]:
         result = get_message(store.queues, topic, queue_id, offset, 32, 2**20)
         for record in result.records:
             message = oracles.read_record(bytes(record), 0)
-            assert message is not None
             check_sound(bytes(record), message.physical_offset)
             assert (message.topic, message.queue_id) == (topic, queue_id)
             found.append(message.physical_offset)

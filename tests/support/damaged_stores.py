@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from oracles import BLANK_MAGIC, packed
-from trial_stores import LIGHT, Allowance, GoodStore, Message, Queue, copy_store, put, write_sparse
+from trial_stores import LIGHT, Allowance, GoodStore, copy_store, put, write_sparse
 
 
 class Unfit(Exception):
@@ -33,11 +33,8 @@ class Damaged:
     def note(self, sentence: str) -> None:
         self.noted.append(sentence)
 
-    # --- the log ------------------------------------------------------------------------------------------------------
-
     @property
     def segments(self) -> list[Path]:
-        """Segments that hold something, in order; without the one whose old bytes are no damage."""
         found = sorted(path for path in (self.root / "commitlog").glob("[0-9]" * 20) if path.stat().st_size)
         last = self.good.end - self.good.end % self.good.segment_size
         return [path for path in found if int(path.name) <= last and not (self.good.stale and int(path.name) == last)]
@@ -46,7 +43,7 @@ class Damaged:
     def middle_segments(self) -> list[Path]:
         return self.segments[1:-1]
 
-    def messages_in(self, path: Path) -> list[Message]:
+    def messages_in(self, path):
         base, content = int(path.name), path.read_bytes()
         return [
             message for message in self.good.messages
@@ -55,13 +52,11 @@ class Damaged:
         ]  # fmt: skip
 
     def some(self, things: list) -> object:
-        """Any of them; Unfit where there is none."""
         if not things:
             raise Unfit
         return self.rng.choice(things)
 
-    def message(self) -> Message:
-        """A whole message with whole ones on both sides of it in its segment."""
+    def message(self):
         return self.some(self.messages_in(self.some(self.segments))[1:-1])
 
     def overwrite(self, physical_offset: int, data: bytes) -> None:
@@ -78,42 +73,33 @@ class Damaged:
             raise Unfit
         return self.good.segment_size - self.good.end % self.good.segment_size
 
-    # --- queues -------------------------------------------------------------------------------------------------------
-
-    def queue(self, least: int = 8) -> Queue:
-        """A plain queue of at least so many messages that is still there, mostly the longest."""
+    def queue(self, least=8):
         found = [
             queue for queue in self.good.queues
             if len(self.good.of_queue(queue)) >= least and self.queue_files(queue) and not queue[0].startswith("%LMQ%")
         ]  # fmt: skip
         return ("Orders", 0) if ("Orders", 0) in found and self.rng.random() < 0.6 else self.some(found)
 
-    def directory(self, queue: Queue) -> Path:
+    def directory(self, queue):
         return self.root / "consumequeue" / queue[0] / str(queue[1])
 
-    def queue_files(self, queue: Queue) -> list[Path]:
-        """The files of a plain queue that hold a unit, in order."""
+    def queue_files(self, queue):
         return sorted(path for path in self.directory(queue).glob("[0-9]" * 20) if any(path.read_bytes()))
 
-    def unit(self, queue: Queue, number: int) -> tuple[Path, int]:
-        """File and position of a plain queue's unit; Unfit where it is gone."""
+    def unit(self, queue, number):
         size = self.good.queue_file_size
         path = self.directory(queue) / f"{20 * number // size * size:020d}"
         if not path.is_file() or path.stat().st_size < 20 * number % size + 20:
             raise Unfit
         return path, 20 * number % size
 
-    def put_units(self, queue: Queue, number: int, units: bytes) -> None:
-        """Other bytes from a unit on, in as many files as it takes."""
+    def put_units(self, queue, number, units) -> None:
         for at in range(0, len(units), 20):
             put(*self.unit(queue, number + at // 20), units[at : at + 20])
 
-    def numbers(self, queue: Queue) -> range:
-        """The queue offsets of a queue's messages."""
+    def numbers(self, queue):
         messages = self.good.of_queue(queue)
         return range(messages[0].places[queue][0], messages[-1].places[queue][1])
-
-    # --- other files --------------------------------------------------------------------------------------------------
 
     def index_files(self) -> list[Path]:
         return sorted(path for path in (self.root / "index").glob("[0-9]*") if path.is_file() and path.stat().st_size)
@@ -136,7 +122,6 @@ def kind(*shapes: str) -> Callable[[Kind], Kind]:
 
 
 def damage(good: GoodStore, root: Path, *kinds: str, seed: int) -> Damaged:
-    """A copy of a good store with damage of some kinds, one after the other."""
     rng = random.Random(f"{seed} {' '.join(kinds)} {good.shape}")
     copy_store(good, root, sparse=rng.random() < 0.7)
     damaged = Damaged(good, root, rng)
@@ -149,7 +134,6 @@ HEADER = {
     "body_crc": (8, 4), "queue_id": (12, 4), "flag": (16, 4), "queue_offset": (20, 8), "physical_offset": (28, 8),
     "sys_flag": (36, 4), "born_timestamp": (40, 8),
 }  # fmt: skip
-"""Fields at fixed places of a record: position and size."""
 
 
 def body_place(record: bytes) -> int:
@@ -157,7 +141,7 @@ def body_place(record: bytes) -> int:
     return 76 + (16 if flags & 0x10 else 4) + (16 if flags & 0x20 else 4)
 
 
-def flip(damaged: Damaged, message: Message, position: int, size: int, what: str) -> None:
+def flip(damaged, message, position, size, what) -> None:
     bit = damaged.rng.randrange(8 * size)
     position += bit // 8
     damaged.overwrite(message.physical_offset + position, bytes([message.record[position] ^ 1 << bit % 8]))
@@ -221,7 +205,6 @@ def absurd_size(damaged: Damaged) -> None:
 
 @kind()
 def false_blank(damaged: Damaged) -> None:
-    """The magic that closes a segment in the place of a record's, with any size but the one that reaches its end."""
     message, segment = damaged.message(), damaged.good.segment_size
     rest = segment - message.physical_offset % segment
     size = damaged.rng.choice((0, 8, len(message.record), rest - 1, rest + 1, segment, 2**31 - 1, -1))
@@ -233,7 +216,6 @@ def false_blank(damaged: Damaged) -> None:
 
 @kind()
 def record_of_another_place(damaged: Damaged) -> None:
-    """A record's bytes in the place of another one."""
     other = damaged.message()
     one = damaged.some([e for e in damaged.good.messages if e is not other and len(e.record) <= len(other.record)])
     damaged.overwrite(other.physical_offset, one.record)
@@ -323,13 +305,11 @@ def segment_made_in_advance(damaged: Damaged) -> None:
 LOG_KINDS = sorted(KINDS)
 
 
-# --- queues -----------------------------------------------------------------------------------------------------------
-
 EARLY = 1000
 """Damage is done among the first so many units, so that a long queue goes on far behind it."""
 
 
-def inner_number(damaged: Damaged, queue: Queue, count: int = 1) -> int:
+def inner_number(damaged, queue, count=1):
     """A unit with others before it and, `count` units on, behind it."""
     numbers = damaged.numbers(queue)[1:EARLY]
     if len(numbers) <= count + 1:
@@ -337,7 +317,7 @@ def inner_number(damaged: Damaged, queue: Queue, count: int = 1) -> int:
     return numbers[damaged.rng.randrange(len(numbers) - count - 1)]
 
 
-def zero_units(damaged: Damaged, queue: Queue, number: int, count: int) -> None:
+def zero_units(damaged, queue, number, count) -> None:
     damaged.put_units(queue, number, bytes(20 * count))
     damaged.note(f"units {number} to {number + count - 1} of {queue} are zeros")
 
@@ -374,7 +354,6 @@ def page_of_units_zeroed(damaged: Damaged) -> None:
 
 @kind()
 def first_unit_zeroed(damaged: Damaged) -> None:
-    """The first unit, or some."""
     queue = damaged.queue()
     zero_units(damaged, queue, damaged.numbers(queue)[0], damaged.rng.choice((1, 3)))
 
@@ -559,9 +538,6 @@ def foreign_names_in_queues(damaged: Damaged) -> None:
     damaged.note(f"foreign files beside {queue}")
 
 
-# --- light queues -----------------------------------------------------------------------------------------------------
-
-
 @kind("small", "classic")
 def light_unit_zeroed(damaged: Damaged) -> None:
     queue = (damaged.rng.choice(LIGHT), 0)
@@ -576,9 +552,6 @@ def light_queue_lost(damaged: Damaged) -> None:
     shutil.rmtree(damaged.root / "consumequeue" / name)
     damaged.allowed.unqueued |= {((name, 0), message.physical_offset) for message in damaged.good.of_queue((name, 0))}
     damaged.note(f"{name} is gone")
-
-
-# --- queues of batches ------------------------------------------------------------------------------------------------
 
 
 def batch_files(damaged: Damaged) -> list[Path]:
@@ -620,9 +593,6 @@ def batch_file_emptied(damaged: Damaged) -> None:
     empty(damaged, batch_files(damaged))
 
 
-# --- extensions: without one, a broker sends what it cannot choose from by tag, and clients choose --------------------
-
-
 @kind("ext")
 def extension_lost(damaged: Damaged) -> None:
     directory = damaged.root / "consumequeue_ext" / "Orders" / "0"
@@ -647,15 +617,11 @@ def extension_of_garbage(damaged: Damaged) -> None:
 QUEUE_KINDS = sorted(KINDS.keys() - {*LOG_KINDS})
 
 
-# --- the index --------------------------------------------------------------------------------------------------------
-
-
 def index_file(damaged: Damaged) -> Path:
     return damaged.some(damaged.index_files())
 
 
 def first_entry(damaged: Damaged) -> int:
-    """The position of entry 1 in an index file."""
     return 40 + 4 * damaged.good.index_slots + 20
 
 
@@ -687,7 +653,6 @@ def index_slots_of_garbage(damaged: Damaged) -> None:
 
 @kind()
 def index_chain_in_a_circle(damaged: Damaged) -> None:
-    """An entry that leads to itself, or to a newer one."""
     path = index_file(damaged)
     number = damaged.rng.randrange(1, entry_count(path))
     follows = damaged.rng.choice((number, number + 1, entry_count(path)))
@@ -738,9 +703,6 @@ def directory_among_index_files(damaged: Damaged) -> None:
     damaged.note(f"index/{name} is a directory")
 
 
-# --- small files ------------------------------------------------------------------------------------------------------
-
-
 def spoil(damaged: Damaged, name: str, ways: tuple[str, ...] = ("cut", "empty", "zeros", "garbage", "gone")) -> None:
     path, way = damaged.root / name, damaged.rng.choice(ways)
     content = path.read_bytes() if path.is_file() else b"{}" * 20
@@ -785,4 +747,3 @@ def crashed(damaged: Damaged) -> None:
 
 
 INDEX_KINDS = sorted(KINDS.keys() - {*LOG_KINDS, *QUEUE_KINDS})
-"""Of index files, and of the small files of a store."""

@@ -1,35 +1,22 @@
-"""Queues whose units are damaged, or followed by units left over, and what the sound store has: min and max offset.
-
-Nothing here imports the project. What is true is known from what was written: a queue ends behind the last message
-that was dispatched to it, and begins with the first one that the log still has.
-"""
-
-import random
-from collections.abc import Callable
-from pathlib import Path
+"""Queues whose units are damaged, or followed by units left over, and what the sound store has: min and max offset."""
 
 from oracles import packed
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 UNIT = 20
-Damage = Callable[[random.Random, "QueueImage", int], bytes]
 
 
 class QueueImage:
-    """The units of one plain queue as its files hold them, to be read and overwritten by number."""
-
-    def __init__(self, directory: Path, unit: int = UNIT) -> None:
+    def __init__(self, directory, unit=UNIT) -> None:
         self.directory, self.unit_size = directory, unit
         self.files = {int(path.name): path for path in sorted(directory.iterdir())}
         self.file_size = next(iter(self.files.values())).stat().st_size
         self._sound = b"".join(path.read_bytes() for path in self.files.values())
 
     def unit(self, number: int) -> bytes:
-        """The bytes of a unit before anything was damaged."""
         return self._sound[number * self.unit_size :][: self.unit_size]
 
     def put(self, number: int, data: bytes) -> None:
-        """Other bytes in the place of a unit; a file that is not there yet is made."""
         path = self._path(number)
         if not path.exists():
             with path.open("wb") as file:
@@ -38,7 +25,7 @@ class QueueImage:
             file.seek(number * self.unit_size % self.file_size)
             file.write(data)
 
-    def _path(self, number: int) -> Path:
+    def _path(self, number):
         start = number * self.unit_size
         return self.directory / f"{start - start % self.file_size:020d}"
 
@@ -49,7 +36,7 @@ def _flip(data: bytes, bit: int) -> bytes:
     return bytes(changed)
 
 
-DAMAGES: dict[str, Damage] = {
+DAMAGES = {
     "zeros": lambda chance, image, number: bytes(UNIT),
     "sign bit of the size": lambda chance, image, number: _flip(image.unit(number), 64),
     "sign bit of the offset": lambda chance, image, number: _flip(image.unit(number), 0),
@@ -63,20 +50,18 @@ DAMAGES: dict[str, Damage] = {
     "a page from elsewhere": lambda chance, image, number: image.unit(max(number - 150, 0)),
     "nothing but the tag": lambda chance, image, number: bytes(12) + packed(77, 8),
 }  # fmt: skip
-"""What a unit becomes, by name."""
 
 BROKEN = frozenset({"sign bit of the size", "sign bit of the offset", "ones"})
 """Kinds after which a unit is one that no broker writes."""
 
 
-def truth(messages: list[Written], log_minimum: int) -> tuple[int, int]:
+def truth(messages, log_minimum):
     """Min and max offset of a queue with these messages, one a unit from queue offset 0 on."""
     live = [number for number, written in enumerate(messages) if written.physical_offset >= log_minimum]
     return (live[0] if live else len(messages)), len(messages)
 
 
-def make_store(root: Path, chance: random.Random, messages: int, *, queue_file_size: int = 1000) -> StoreWriter:
-    """Two topics of two queues in segments of a few dozen messages; queue T 0 gets as many messages as asked for."""
+def make_store(root, chance, messages, *, queue_file_size=1000):
     writer = StoreWriter(root, segment_size=4096, queue_file_size=queue_file_size)
     writer.append("other", b"the first message of all")
     left = messages
@@ -88,8 +73,7 @@ def make_store(root: Path, chance: random.Random, messages: int, *, queue_file_s
     return writer
 
 
-def expire(root: Path, count: int) -> int:
-    """Remove so many of the oldest segments, never the last; where the log begins then."""
+def expire(root, count):
     paths = sorted((root / "commitlog").iterdir())
     count = min(count, len(paths) - 1)
     for path in paths[:count]:
@@ -97,9 +81,7 @@ def expire(root: Path, count: int) -> int:
     return int(paths[count].name)
 
 
-def leave_over(
-    image: QueueImage, chance: random.Random, writer: StoreWriter, end: int, count: int, log_minimum: int
-) -> None:
+def leave_over(image, chance, writer, end, count, log_minimum) -> None:
     """Units behind a queue's end of a log that was cut and written anew: to other records, between them, or beyond."""
     log_end = max(written.physical_offset + written.size for written in writer.written)
     strangers = (written for written in writer.written if (written.topic, written.queue_id) != ("T", 0))
@@ -112,9 +94,7 @@ def leave_over(
         image.put(end + number, packed(place, 8) + packed(chance.randrange(91, 200), 4) + packed(5, 8))
 
 
-def damage(
-    image: QueueImage, chance: random.Random, bounds: tuple[int, int], *, last: str
-) -> list[tuple[int, int, str]]:
+def damage(image, chance, bounds, *, last):
     """Damage runs of units of a queue, many around its first and last live one; first number, how many, and how.
 
     The last unit is damaged only as `last` says.

@@ -1,11 +1,10 @@
 """What dispatch makes of a log, by loops and dictionaries from the reference alone: the oracle of the bulk jobs."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import oracles
-from oracles import SCHEDULE_TOPIC, Record, index_hash, index_keys, is_queued, packed, parse_properties, tags_code
+from oracles import SCHEDULE_TOPIC, index_hash, index_keys, is_queued, packed, parse_properties, tags_code
 
 NUMBER = re.compile(r"[+-]?[0-9]+")
 
@@ -17,8 +16,7 @@ def java_number(text: str, bits: int) -> int | None:
     return int(text)
 
 
-def is_dispatched(record: Record) -> bool:
-    """Whether the numbers among a record's properties are numbers (store-format §2.8, step 7)."""
+def is_dispatched(record):
     properties = record.properties
     if record.topic == SCHEDULE_TOPIC and "DELAY" in properties and java_number(properties["DELAY"], 32) is None:
         return False
@@ -33,7 +31,7 @@ def split_java(text: str) -> list[str]:
     return [] if not text.strip(",") else text.rstrip(",").split(",")
 
 
-def light_units(record: Record) -> Iterator[tuple[bytes, int, int]]:
+def light_units(record):
     """Topic, queue id and queue offset of the light queues that a message is in, too (store-format §2.10).
 
     Their names are bytes as they stand, as topics are: those that are no UTF-8 are no names of directories.
@@ -68,11 +66,7 @@ class Dispatched:
     queues: dict[tuple[bytes, int, bool], QueueUnits] = field(default_factory=dict)
 
 
-def dispatch(
-    records: Iterable[Record], *, profile: str = "5.5", levels: str = oracles.DEFAULT_DELAY_LEVELS, lmq: bool = False,
-    batch_topics: Collection[bytes] = (),
-) -> Dispatched:  # fmt: skip
-    """Dispatch valid records in order."""
+def dispatch(records, *, profile="5.5", levels=oracles.DEFAULT_DELAY_LEVELS, lmq=False, batch_topics=()):
     made = Dispatched()
     for record in records:
         place = (record.physical_offset, record.store_timestamp)
@@ -86,9 +80,7 @@ def dispatch(
     return made
 
 
-def _units(
-    record: Record, levels: str, lmq: bool, batch_topics: Collection[bytes]
-) -> Iterator[tuple[bytes, int, int, int, bytes]]:
+def _units(record, levels, lmq, batch_topics):
     unit = packed(record.physical_offset, 8) + packed(record.total_size, 4) + packed(tags_code(record, levels), 8)
     if record.topic_bytes in batch_topics:
         properties = record.properties

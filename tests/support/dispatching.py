@@ -1,9 +1,7 @@
 """Scans as a bulk job runs them, what they gather in the oracle's form, and records that make dispatch difficult."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -21,8 +19,6 @@ UNIT_BYTES = {BATCH: 46}
 
 
 class Ended(NamedTuple):
-    """Where a scan ended, why, and for damage its code."""
-
     position: int
     reason: int
     code: int
@@ -41,18 +37,15 @@ class Scanned:
         return gather(self.blocks)
 
 
-def make_scan(**options: Any) -> DispatchScan:
+def make_scan(**options):
     """A scan as of broker 5.5 with all that there is, but for what `options` say."""
-    defaults: dict[str, Any] = {
+    defaults = {
         "tags": True, "checksums": False, "delays": DELAYS, "lmq": True, "batch_topics": (), "ext": True,
     }  # fmt: skip
     return DispatchScan(DispatchOptions(**{**defaults, **options}))
 
 
-def scan_bytes(
-    data: bytes, base: int = 0, *, window: int | None = None, limit: int | None = None, boundary: int | None = None,
-    **options: Any,
-) -> Scanned:  # fmt: skip
+def scan_bytes(data, base=0, *, window=None, limit=None, boundary=None, **options):
     """Scan `data`, of which a run is shown `window` bytes, or as often as it asks for more twice as many.
 
     The next segment starts at `boundary`, right behind the data by default. Records with a bad number are passed over;
@@ -82,13 +75,12 @@ def scan_bytes(
     return Scanned(blocks, Ended(start, step.reason, step.code), passed_over)
 
 
-def scan_store(directories: Iterable[Path], **options: Any) -> list[Scanned]:
-    """Scan every segment of a store's log directories, each to the first thing that is no record."""
+def scan_store(directories, **options):
     paths = sorted((path for directory in directories for path in directory.iterdir()), key=lambda path: path.name)
     return [scan_bytes(path.read_bytes(), int(path.name), **options) for path in paths]
 
 
-def gather(blocks: Iterable[DispatchBlock]) -> Dispatched:
+def gather(blocks):
     """What some blocks hold, in the oracle's form; it is checked that their columns fit together."""
     made, end = Dispatched(), -1
     for block in blocks:
@@ -124,11 +116,9 @@ def _gather_units(block: DispatchBlock, made: Dispatched) -> None:
     assert len(stamps) in (0, unit_number)
 
 
-def segment(changes: Sequence[dict[str, Any]], base: int = 0) -> tuple[bytes, list[int]]:
+def segment(changes, base=0):
     return segment_at(base, *changes)
 
-
-# --- records that make dispatch difficult -----------------------------------------------------------------------------
 
 BATCH_TOPIC = b"BatchTopic"
 TOPICS = (b"TopicTest", BATCH_TOPIC, SCHEDULE_TOPIC.encode(), b"%RETRY%group", b"rmq_sys_x")
@@ -169,7 +159,7 @@ def light_blocks(draw: st.DrawFn) -> bytes:
 
 
 @st.composite
-def record_changes(draw: st.DrawFn) -> dict[str, Any]:
+def record_changes(draw):
     """Changes for `record_at`: any hosts, both record versions, all kinds of transactions, properties of all kinds."""
     return {
         "topic_bytes": draw(st.sampled_from(TOPICS)),

@@ -2,13 +2,11 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
-from storage.doctor.examine import Diagnosis, examine
-from storage.doctor.finding import Finding, Severity
-from store_writer import StoreWriter, Written
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+from store_writer import StoreWriter
 
 SEGMENT = 16384
 NOW = 1_700_000_000_000
@@ -23,31 +21,27 @@ sys.stdin.read()
 
 
 @contextmanager
-def held_lock(root: Path) -> Iterator[int]:
-    """The lock of a store held by another process, as by a broker that runs; the number of the process."""
+def held_lock(root):
     command = [sys.executable, "-c", HOLD, str(root / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process.pid
         process.communicate("")
 
 
-def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWriter, list[Written]]:
-    """A store of a few segments, two queues and several index files; not closed yet."""
+def make_store(root, count=200, **options):
     sizes = {"segment_size": SEGMENT, "index_slots": 13, "index_entries": 100, "queue_file_size": 1000}
     writer = StoreWriter(root, **(sizes | options))  # type: ignore[arg-type]
     named = ({"keys": f"k{n}", "unique_key": f"u{n}", "tags": "t", "queue_id": n % 2} for n in range(count))
     return writer, [writer.append("T", b"body" * 5, **fields) for fields in named]
 
 
-def findings_of(diagnosis: Diagnosis, check: str, *severities: Severity) -> list[Finding]:
+def findings_of(diagnosis, check, *severities):
     chosen = severities or tuple(Severity)
     return [finding for finding in diagnosis.findings if finding.check == check and finding.severity in chosen]
 
 
-def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> Finding:
-    """The one finding of a check."""
+def only(root, check, *, directories=()):
     diagnosis = examine(root, tuple(directories))
     (finding,) = findings_of(diagnosis, check)
     assert finding.found
@@ -56,7 +50,7 @@ def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> Finding
     return finding
 
 
-def put(path: Path, position: int, data: bytes) -> None:
+def put(path, position, data) -> None:
     with path.open("r+b") as file:
         file.seek(position)
         file.write(data)

@@ -1,8 +1,6 @@
 """Pulls as a Java client asks for them, and the records of an answer."""
 
-from collections.abc import Iterator
-
-from oracles import Record, read_record
+from oracles import read_record
 
 SUBSCRIPTION = 4
 
@@ -17,7 +15,7 @@ def pull_of(topic: str, queue_id: int = 0, offset: int = 0, **fields: str | int 
     return {name: str(value) for name, value in header.items() if value is not None}
 
 
-def records_of(body: bytes) -> Iterator[Record]:
+def records_of(body):
     position = 0
     while position < len(body):
         size = int.from_bytes(body[position : position + 4], "big")

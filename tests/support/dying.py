@@ -1,11 +1,6 @@
-"""Have a driver, or a task, die at its n-th step at a URL: before the step is done, or as soon as it is.
-
-What died does nothing any more, so that no `finally` of it tidies up. It dies within its process.
-"""
+"""Have a driver, or a task, die at its n-th step at a URL: before the step is done, or as soon as it is."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 import pytest
 
@@ -31,8 +26,7 @@ class Death:
         self.left, self.after = number, after
         self.has_come = False
 
-    def step(self, do: Callable[[], Any]) -> Any:
-        """Do one step, if there is anybody to do it."""
+    def step(self, do):
         if self.has_come:
             raise Died
         self.left -= 1
@@ -46,10 +40,9 @@ class Death:
 
 
 def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
-    """Make death wait for what writes to a URL from now on, until the patch is undone."""
     create, commit, remove, move = OutputPlace.create, NewObject.commit, OutputPlace.remove, OutputPlace.move
 
-    def remove_each(self: OutputPlace, names: Iterable[str]) -> None:
+    def remove_each(self, names) -> None:
         for name in sorted(names):
             death.step(lambda name=name: remove(self, [name]))
 
@@ -59,7 +52,7 @@ def arrange(patch: pytest.MonkeyPatch, death: Death) -> None:
     patch.setattr(OutputPlace, "remove", remove_each)
 
 
-def every_death(work: Callable[[], Any], patch: pytest.MonkeyPatch, each: int = 1) -> Iterator[str]:
+def every_death(work, patch, each=1):
     """Have `work` die at its first step, its second, and so on; yields after each death, ends when it outlives them.
 
     `each`: of so many steps one. The caller puts everything back to where it was before the next round.

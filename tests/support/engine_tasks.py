@@ -34,7 +34,6 @@ def leave(code: int) -> None:
 
 
 def first_fails(task: tuple[int, str]) -> str:
-    """The first of some tasks fails once the others run; these would run for ever, and tidy up."""
     number, directory = task
     place = Path(directory)
     if number == 0:

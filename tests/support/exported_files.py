@@ -6,9 +6,7 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -16,25 +14,23 @@ import msgpack
 import pyarrow.parquet as pq
 
 from loop_engine import LoopEngine
-from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from spark_jobs.tables.append import run_append
-from spark_jobs.tables.table_request import TableDetails, TableRequest
+from spark_jobs.tables.table_request import TableRequest
 from storage.columns.names import JSON_NAMES
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import START_TIMESTAMP
 
 Row = dict[str, Any]
 TIMES = ("store_timestamp", "born_timestamp")
 
 
-def manifest_of(out: Path) -> Row:
+def manifest_of(out):
     manifest: Row = json.loads((out / MANIFEST).read_bytes())
     return manifest
 
 
-def read_back(out: Path) -> list[Row]:
+def read_back(out):
     """The rows of all parts, by what the manifest says; each part is held against it."""
     manifest, rows = manifest_of(out), []
     for part in manifest["parts"]:
@@ -49,25 +45,24 @@ def read_back(out: Path) -> list[Row]:
     return rows
 
 
-def read_parquet(data: bytes) -> Iterator[Row]:
+def read_parquet(data):
     for row in pq.read_table(io.BytesIO(data)).to_pylist(maps_as_pydicts="strict"):
         yield row | {name: round(row[name].timestamp() * 1000) for name in TIMES if name in row}
 
 
-def read_lines(data: bytes) -> Iterator[Row]:
+def read_lines(data):
     for line in data.splitlines():
         yield with_bytes(by_columns(json.loads(line)))
 
 
 def by_columns(row: Row) -> Row:
-    """A row of JSON lines or msgpack by the names of columns."""
     return {COLUMNS[name]: value for name, value in row.items()}
 
 
 COLUMNS = {name: column for column, name in JSON_NAMES.items()} | {"bodyEncoding": "body_encoding"}
 
 
-def read_csv(data: bytes) -> Iterator[Row]:
+def read_csv(data):
     csv.field_size_limit(1 << 24)
     for fields in csv.DictReader(io.StringIO(data.decode(), newline="")):
         fields = {name: _plain(text) for name, text in fields.items()}
@@ -91,7 +86,6 @@ TEXTS = ("topic", "store_host", "born_host", "unique_key", "tags", "body", "body
 
 
 def with_bytes(row: Row) -> Row:
-    """The body as bytes again."""
     if "body" not in row:
         return row
     encoding = row.pop("body_encoding")
@@ -113,8 +107,7 @@ PARTITIONS = ("topic", "date")
 DAY = 24 * 60 * 60 * 1000
 
 
-def write_days(writer: StoreWriter, count: int, start: int = 0) -> None:
-    """Messages of two topics, twelve of each day; some have neither key nor tag."""
+def write_days(writer, count, start=0) -> None:
     for number in range(start, start + count):
         more = {} if number % 5 == 0 else {"unique_key": f"U{number}", "keys": f"k{number} both", "tags": "TagA"}
         body, stamp = b"" if number % 7 == 0 else b"body \xff%d" % number, START_TIMESTAMP + number // 12 * DAY + number
@@ -122,7 +115,7 @@ def write_days(writer: StoreWriter, count: int, start: int = 0) -> None:
     writer.flush()
 
 
-def append(store: StoreWriter, place: OutputPlace, source: str = "", **more: Any) -> Report[TableDetails]:
+def append(store, place, source="", **more):
     """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for.
 
     `source` is where the store lies, if not in its directory.
@@ -132,8 +125,7 @@ def append(store: StoreWriter, place: OutputPlace, source: str = "", **more: Any
     return run_append(request, Silence(), cast("Any", LoopEngine()))
 
 
-def rows_of_table(place: OutputPlace, format_: str = "jsonl") -> list[Row]:
-    """The rows below `data`, in the order of the log, with what the names of directories say."""
+def rows_of_table(place, format_="jsonl"):
     rows = []
     for name in place.objects("data"):
         assert name.endswith(f".{format_}"), name

@@ -4,18 +4,17 @@ import json
 import lzma
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 FILE = Path(__file__).parents[1] / "data" / "filter-vectors.jsonl.xz"
 
 
 @cache
-def _lines() -> list[list[Any]]:
+def _lines():
     with lzma.open(FILE, "rt", encoding="ascii") as file:
         return [json.loads(line) for line in file]
 
 
-def vectors(kind: str) -> list[list[Any]]:
+def vectors(kind):
     """The columns of every vector of this kind, in the file's order, the kind itself left out."""
     found = [line[1:] for line in _lines() if line[0] == kind]
     assert found, kind

@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import IO, Any, TextIO
 
 ROOT = Path(__file__).parents[2]
 PR_SET_CHILD_SUBREAPER = 36
@@ -30,7 +29,7 @@ _one_at_a_time = threading.Lock()
 class Forked:
     """A process that runs a command: what tests ask of a `subprocess.Popen`, with a pipe for what it prints."""
 
-    def __init__(self, pid: int, stdout: TextIO) -> None:
+    def __init__(self, pid, stdout) -> None:
         self.pid, self.stdout = pid, stdout
         self.returncode: int | None = None
 
@@ -45,15 +44,11 @@ class Forked:
     def wait(self, timeout: float | None = None) -> int:
         """The exit code once it has ended; `subprocess.TimeoutExpired` if it has not in time."""
         if self.poll() is None:
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                is_readable(descriptor, timeout)
-            finally:
-                os.close(descriptor)
-        code = self.poll()
-        if code is None:
+            with open(os.pidfd_open(self.pid)) as ended:
+                is_readable(ended, timeout)
+        if self.poll() is None:
             raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
-        return code
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -66,14 +61,13 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def is_readable(file: int | TextIO, timeout: float | None) -> bool:
-    """Wait until there is something to read or the other end is closed; whether that came in time, in seconds."""
+def is_readable(file, timeout):
     waiting = select.poll()
     waiting.register(file, select.POLLIN)
     return bool(waiting.poll(None if timeout is None else max(0.0, timeout) * 1000))
 
 
-def fork_command(*arguments: str, stderr: IO[Any]) -> Forked:
+def fork_command(*arguments, stderr):
     """Run `rocketlens` with these arguments at the root of the repository; environment and limits are those of now."""
     limits = {number: resource.getrlimit(number) for number in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
     request = {"arguments": arguments, "environment": dict(os.environ), "limits": [*limits.items()]}
@@ -106,9 +100,8 @@ def _loaded() -> socket.socket:
     """The connection to the process that has the command loaded, which lives as long as this one."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     command = [sys.executable, "-m", "tests.support.forked_command", str(theirs.fileno())]
-    process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()], cwd=ROOT
-    )
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "pass_fds": [theirs.fileno()]}
+    process = subprocess.Popen(command, cwd=ROOT, **streams)
     theirs.close()
 
     def end() -> None:
@@ -132,8 +125,7 @@ def _load() -> None:
     gc.freeze()
 
 
-def _answer(requests: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request; returns it in the process that is to run it, None when nobody will ask any more."""
+def _answer(requests):
     while True:
         text, descriptors, *_ = socket.recv_fds(requests, 1 << 20, 2)
         if not text:
@@ -155,7 +147,7 @@ def _answer(requests: socket.socket) -> dict[str, Any] | None:
             os.close(each)
 
 
-def _become(request: dict[str, Any]) -> None:
+def _become(request) -> None:
     for number, descriptor in enumerate(request["descriptors"], start=1):
         os.dup2(descriptor, number)
         os.close(descriptor)

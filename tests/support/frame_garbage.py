@@ -27,11 +27,9 @@ class Garbage:
         self._kinds = (*twice, self._odd_fields, self._odd_members, self._nested, self._binary, self._noise)
 
     def frame(self) -> bytes:
-        """A frame whose two lengths are right; all else may be anything."""
         return self._chooser.choice(self._kinds)()
 
     def end(self) -> bytes:
-        """Bytes after which the stream is broken, or a frame that is not whole."""
         chooser = self._chooser
         lengths = (-1, 0, 3, 4, 2**31 - 1, -(2**31), 2**24, 2**24 - 4, 2**24 - 3, chooser.getrandbits(31))
         word = chooser.choice((0, 0xFFFFFF, 0x01FFFFFF, 0xFF000000, chooser.getrandbits(32)))
@@ -95,13 +93,11 @@ class Garbage:
 
 
 def framed(data: bytes, header_length: int | None = None, serialize_type: int = 0) -> bytes:
-    """Bytes as a frame, of which the first `header_length` are the header."""
     length = len(data) if header_length is None else header_length
     return struct.pack(">iI", 4 + len(data), serialize_type << 24 | length) + data
 
 
 def encode_frame_prefix(serialize_type: int, header_length: int, body_length: int) -> bytes:
-    """The eight bytes before a header and a body of these lengths."""
     return struct.pack(">iI", 4 + header_length + body_length, serialize_type << 24 | header_length)
 
 
@@ -125,7 +121,6 @@ HEADERS = recorded_headers()
 
 
 def changed(generator: random.Random, source: bytes) -> bytes:
-    """`source` with one to three places changed, some of them by inserting or cutting."""
     data = bytearray(source)
     for _ in range(generator.randint(1, 3)):
         place = generator.randrange(len(data) + 1)

@@ -1,8 +1,4 @@
-"""Sparse files of a store that claim to be a terabyte long, with next to nothing on disk.
-
-As a script it runs every command that walks a store, in processes with little memory to take, and prints a line for
-each that did not do well.
-"""
+"""Sparse files of a store that claim to be a terabyte long, with next to nothing on disk."""
 
 import gc
 import os
@@ -10,7 +6,6 @@ import resource
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -30,13 +25,12 @@ FOUND_OR_NOT = (0, 1, 3, 4)
 
 
 def write_store(root: Path) -> StoreWriter:
-    writer = StoreWriter(root, segment_size=1 << 16)
-    for number in range(600):
-        named = {"keys": f"k{number}", "tags": "A", "unique_key": f"U{number}"}
-        writer.append("T", b"body %d" % number, queue_id=number % 2, **named)
-    writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
-    writer.append_inner_batch("B", [(b"three", {})])
-    writer.close()
+    with StoreWriter(root, segment_size=1 << 16) as writer:
+        for number in range(600):
+            named = {"keys": f"k{number}", "tags": "A", "unique_key": f"U{number}"}
+            writer.append("T", b"body %d" % number, queue_id=number % 2, **named)
+        writer.append_inner_batch("B", [(b"one", {}), (b"two", {})])
+        writer.append_inner_batch("B", [(b"three", {})])
     for name in ("topics", "consumerOffset", "subscriptionGroup", "delayOffset"):
         path = root / "config" / f"{name}.json"
         if not path.exists():
@@ -52,11 +46,11 @@ def write_store(root: Path) -> StoreWriter:
     return writer
 
 
-def last_in(directory: str) -> Callable[[Path], Path]:
+def last_in(directory):
     return lambda root: max((root / directory).iterdir())
 
 
-KINDS: dict[str, Callable[[Path], Path]] = {
+KINDS = {
     "first segment": lambda root: min((root / "commitlog").iterdir()),
     "last segment": last_in("commitlog"),
     "queue file": last_in("consumequeue/T/0"),
@@ -74,7 +68,6 @@ KINDS: dict[str, Callable[[Path], Path]] = {
         for name in (f"{each}.json", f"{each}.json.bak")
     },
 }
-"""Where each kind of file lies."""
 
 
 def make_giant(path: Path, size: int = GIANT, last: bytes = b"") -> None:
@@ -88,7 +81,7 @@ def make_giant(path: Path, size: int = GIANT, last: bytes = b"") -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-COMMANDS: dict[str, Sequence[str]] = {
+COMMANDS = {
     "doctor": ["doctor", "STORE"],
     "info": ["info", "STORE"],
     "topics": ["topics", "STORE"],
@@ -112,7 +105,7 @@ COMMANDS: dict[str, Sequence[str]] = {
 }
 
 
-OF_TIER: dict[str, Sequence[str]] = {
+OF_TIER = {
     "topics": ["topics", "STORE", "--topic", "TierTopic", "--tier", "TIER"],
     "info": ["info", "STORE", "--tier", "TIER"],
     "find": ["find", "STORE", "old-7", "--tier", "TIER"],
@@ -126,7 +119,6 @@ OF_TIER: dict[str, Sequence[str]] = {
 
 
 def ask_health(root: Path) -> str:
-    """What a server's health says, or why it cannot."""
     from web_questions import ApiOf
 
     api = ApiOf(root)
@@ -138,8 +130,7 @@ def ask_health(root: Path) -> str:
     return ""
 
 
-def main(root: Path, names: Sequence[str]) -> None:
-    """Run commands over a store, jobs in this process; print how each that failed did so."""
+def main(root, names) -> None:
     from click.testing import CliRunner
 
     from rocketlens.cli.main import main as command
@@ -151,7 +142,7 @@ def main(root: Path, names: Sequence[str]) -> None:
     print("all commands were run", flush=True)
 
 
-def run_commands(runner: object, command: object, root: Path, names: Sequence[str]) -> None:
+def run_commands(runner, command, root, names) -> None:
     tier = root / "tiered"
     places = {"STORE": str(root), "TIER": str(tier)}
     for name, arguments in (OF_TIER if tier.is_dir() else COMMANDS).items():

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from golden_frames import Answer, Exchange, parse_java_json, value_of
 from prose import rows
@@ -17,7 +16,6 @@ from protocol.codes import BROKER_FIGURE, CLUSTER_FIGURE, STATE_FIGURE, RequestC
 from protocol.message import decode_messages
 
 LARGEST_NUMBER = 12
-"""Rules there may be at most."""
 
 STORE_FACTS = re.compile(r"commitLogM(in|ax)Offset|earliestMessageTimeStamp|scheduleMessageOffset_\d+|brokerActive")
 """Members of the runtime table that any server of this store knows."""
@@ -67,7 +65,6 @@ def refusal_of(exchange: Exchange, answered: frozenset[int]) -> Answer | None:
 
 
 def expected_of(exchange: Exchange, ours: Answer) -> tuple[Answer, list[str]]:
-    """What our answer to a recorded request must be, and the names of the rules that say so."""
     assert exchange.recorded is not None
     expected, used = exchange.recorded, []
     for rule in DEVIATIONS:
@@ -84,7 +81,7 @@ def is_same(one: Answer, other: Answer) -> bool:
     return replace(one, body=b"") == replace(other, body=b"") and value_of(one.body) == value_of(other.body)
 
 
-def _json_answer(answer: Answer, value: Any) -> Answer:
+def _json_answer(answer, value):
     return replace(answer, body=json.dumps(value).encode())
 
 

@@ -1,7 +1,4 @@
-"""The recorded remoting sessions of `tests/golden`: which there are, their exchanges, and bodies as values.
-
-Written apart from `protocol`; the JSON reader accepts what Java's fastjson writes (bare integers and objects as keys).
-"""
+"""The recorded remoting sessions of `tests/golden`: which there are, their exchanges, and bodies as values."""
 
 import base64
 import json
@@ -9,7 +6,6 @@ import lzma
 import struct
 import tarfile
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -31,8 +27,6 @@ SET_MEMBERS = {"topicList", "groupList", "consumerIdList", "connectionSet", "con
 
 @dataclass(frozen=True)
 class Answer:
-    """What a response says: code, remark (None when absent or empty), header fields, body."""
-
     code: int
     remark: str | None = None
     ext_fields: dict[str, str] = field(default_factory=dict)
@@ -70,8 +64,6 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Session:
-    """One recorded session: the frames file, and the archive of the store that the broker left behind."""
-
     name: str
     frames: Path
     archive: Path
@@ -82,7 +74,6 @@ class Session:
             return [_with_header(json.loads(line)) for line in lines]
 
     def exchanges(self) -> list[Exchange]:
-        """Every request of a client in order, each with its answer; requests that the broker sends are left out."""
         exchanges = pair_up(self.frames_read(), HELD_CODES if self.has_consumers else frozenset())
         topics = self.stored_topics()
         return [replace(exchange, stored_topics=topics) for exchange in exchanges]
@@ -138,9 +129,7 @@ def pair_up(frames: list[dict[str, Any]], may_be_held: frozenset[int] = frozense
     ]
 
 
-def _requests_of_clients(
-    frames: list[dict[str, Any]], may_be_held: frozenset[int]
-) -> Iterator[tuple[dict[str, Any], Answer | None]]:
+def _requests_of_clients(frames, may_be_held):
     servers = {frame["src"] for frame in frames if frame["header"]["flag"] & RESPONSE_FLAG}
     for position, frame in enumerate(frames):
         flag = frame["header"]["flag"]
@@ -195,37 +184,25 @@ def parse_java_json(text: str) -> Any:
     return value
 
 
-def _value(text: str, position: int) -> tuple[Any, int]:
+def _value(text, position):
     position = _skip_blanks(text, position)
-    if text[position] == "{":
-        return _object(text, position + 1)
-    if text[position] == "[":
-        return _array(text, position + 1)
-    return json.JSONDecoder().raw_decode(text, position)
-
-
-def _object(text: str, position: int) -> tuple[dict[str, Any], int]:
-    members: dict[str, Any] = {}
-    position = _skip_blanks(text, position)
-    while text[position] != "}":
-        key, position = _value(text, position)
-        value, position = _value(text, _expect(text, position, ":"))
-        name = key if isinstance(key, str) else json.dumps(key, sort_keys=True)
-        if name in members:
-            raise ValueError(f"the key {name} appears twice")
-        members[name] = value
-        position = _skip_comma(text, position, "}")
-    return members, position + 1
-
-
-def _array(text: str, position: int) -> tuple[list[Any], int]:
-    items: list[Any] = []
-    position = _skip_blanks(text, position)
-    while text[position] != "]":
+    closing = {"{": "}", "[": "]"}.get(text[position])
+    if closing is None:
+        return json.JSONDecoder().raw_decode(text, position)
+    items, position = [], _skip_blanks(text, position + 1)
+    while text[position] != closing:
         item, position = _value(text, position)
+        if closing == "}":
+            value, position = _value(text, _expect(text, position, ":"))
+            item = item if isinstance(item, str) else json.dumps(item, sort_keys=True), value
         items.append(item)
-        position = _skip_comma(text, position, "]")
-    return items, position + 1
+        position = _skip_blanks(text, position)
+        if text[position] != closing:
+            position = _skip_blanks(text, _expect(text, position, ","))
+    members = dict(items) if closing == "}" else items
+    if len(members) < len(items):
+        raise ValueError(f"a key appears twice: {items}")
+    return members, position + 1
 
 
 def _skip_blanks(text: str, position: int) -> int:
@@ -241,16 +218,7 @@ def _expect(text: str, position: int, character: str) -> int:
     return position + 1
 
 
-def _skip_comma(text: str, position: int, closing: str) -> int:
-    position = _skip_blanks(text, position)
-    if text[position] == closing:
-        return position
-    return _skip_blanks(text, _expect(text, position, ","))
-
-
 class Recorded(NamedTuple):
-    """One frame: `header` the members of a JSON header, or `binary` the bytes of one in the ROCKETMQ form."""
-
     header: dict[str, Any]
     binary: bytes
     body: bytes
@@ -265,7 +233,7 @@ def recorded_frames() -> tuple[Recorded, ...]:
     return found
 
 
-def _read() -> Iterator[Recorded]:
+def _read():
     for name in ("mqadmin-frames.jsonl.xz", "client-flows.jsonl.xz"):
         with lzma.open(G1 / name, "rt", encoding="utf-8") as lines:
             for line in lines:

@@ -1,9 +1,4 @@
-"""Index files caught while a broker fills them, and an oracle for what may be made of them.
-
-A broker puts an entry in steps: the entry's fields, its slot, then the header's fields one by one (store-format §3.4).
-"""
-
-from collections.abc import Iterator
+"""Index files caught while a broker fills them, and an oracle for what may be made of them."""
 
 import oracles
 
@@ -33,8 +28,7 @@ def newest_of_first(index_file: bytes, slot_count: int, entry_count: int, slot: 
     return max(number, -1)
 
 
-def put_in_steps(image: oracles.IndexImage, text: str, physical_offset: int, timestamp: int) -> Iterator[bytes]:
-    """Put an entry, and yield the file's bytes after each store of the broker's."""
+def put_in_steps(image, text, physical_offset, timestamp):
     content = bytearray(image.to_bytes())
     image.put(text, physical_offset, timestamp)
     for position, stored in stores_of_entry(image, len(image.entries)):

@@ -3,41 +3,33 @@
 import contextlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 import oracles
 from protocol.question import KeyKind, Question
 from storage.query.get_message import get_message
 from storage.store import _log_follower
 from storage.store import _refresh as follow
-from storage.store._refresh import Arrivals
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}
 
 
 class GrowingStore:
-    """A writer whose files reach the disk piece by piece."""
-
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         sizes = {"segment_size": 2048, "index_slots": 7, "index_entries": 20, "queue_file_size": 100}
         self.writer = StoreWriter(root, **{**sizes, **options})
         self.root = root
         self.log, self.flush = self.writer.log, self.writer.flush
         self._torn: list[tuple[int, bytes]] = []
 
-    def add(self, topic: str = "T", **message: Any) -> Written:
-        """A message in the log and, from the next `flush` on, in its queue and the index."""
+    def add(self, topic="T", **message):
         number = len(self.writer.written)
         fields = {"keys": f"k{number} all", "unique_key": f"u{number}", "tags": f"t{number % 3}", **message}
         return self.writer.append(topic, fields.pop("body", b"body"), **fields)
 
-    def add_torn(self, share: float = 0.5, **message: Any) -> Written:
+    def add_torn(self, share=0.5, **message):
         """A message of which a part is there, from its beginning; `mend` writes the rest."""
         written = self.add(**message)
         kept = int(written.size * share)
@@ -50,7 +42,6 @@ class GrowingStore:
         return bool(self._torn)
 
     def mend(self) -> None:
-        """Write what is missing of torn messages."""
         for physical_offset, rest in self._torn:
             self.writer.overwrite(physical_offset, rest)
         self._torn.clear()
@@ -96,8 +87,7 @@ class GrowingStore:
         shutil.rmtree(old)
 
 
-def everything(store: MessageStore, records: Iterable[oracles.Record]) -> Iterator[tuple[Any, ...]]:
-    """All answers of a store about the messages it should hold, and about all its queues."""
+def everything(store, records):
     log = store.commit_log
     yield "log", log.minimum, log.end, log.problems
     topics, keys = set(), set()
@@ -122,10 +112,8 @@ def everything(store: MessageStore, records: Iterable[oracles.Record]) -> Iterat
     yield "config", sorted(store.config.topics), store.config.consumer_offsets
 
 
-def of_queue(store: MessageStore, topic: str, queue_id: int) -> Iterator[tuple[Any, ...]]:
-    """Bounds and all messages of one queue, pulled from its beginning to its end."""
+def of_queue(store, topic, queue_id):
     queue = store.queues.queue(topic, queue_id)
-    assert queue is not None
     yield "queue", topic, queue_id, queue.min_offset, queue.max_offset
     offset = max(queue.min_offset, 0)
     while offset < queue.max_offset:
@@ -140,7 +128,7 @@ def true_answers(records: list[oracles.Record], topic: str, key: str, kind: str)
 
 
 class Followed:
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         self.growing = GrowingStore(root, **options)
         self.growing.add()
         self.growing.flush()
@@ -150,7 +138,7 @@ class Followed:
         self.store = MessageStore.open(self.growing.root)
         self.follower = self.store.follower()
 
-    def poll(self, times: int = 3) -> list[Arrivals]:
+    def poll(self, times=3):
         """As often as the last record takes: seen, found unchanged, dispatched."""
         return [arrivals for arrivals in (self.follower.poll() for _ in range(times)) if arrivals is not None]
 
@@ -161,7 +149,6 @@ class Followed:
             pass
 
     def check_queues(self) -> None:
-        """Read all queues, so that their files are open."""
         for topic in self.store.queues.topics():
             for queue in self.store.queues.queues_of(topic):
                 assert list(of_queue(self.store, topic, queue.queue_id))
@@ -170,7 +157,6 @@ class Followed:
         return list(self.store.query(Question(topic, key, kind, maximum=500)).physical_offsets)
 
     def check(self) -> None:
-        """Compare all answers with those of a store opened now."""
         self.follower.watch()
         records = self.growing.writer.records
         fresh = MessageStore.open(self.growing.root)
@@ -180,7 +166,7 @@ class Followed:
             assert tuple(self.found(key, KeyKind.UNIQUE, topic)) == true_answers(records, topic, key, kind)
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def hurry(monkeypatch) -> None:
     """Have bytes count as settled, or damaged for good, after two equal looks, so that no test waits."""
     monkeypatch.setattr(_log_follower, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(_log_follower, "DAMAGED_SECONDS", 0.0)

@@ -1,37 +1,31 @@
-"""Good and bad calls of `MessagingService`: what the official proxy answers is recorded in tests/golden/grpc.
-
-They are asked of the proxy in front of our server with the store g1, so that queues are readable there too.
-"""
+"""Good and bad calls of `MessagingService`: what the official proxy answers is recorded in tests/golden/grpc."""
 
 import json
 import queue
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict, ParseDict
-from google.protobuf.message import Message
 
 from broker.grpc.messages import service_pb2
 from golden_store import GOLDEN
 
-RECORDED: Final = GOLDEN / "grpc" / "proxy-5.5.0.jsonl"
+RECORDED = GOLDEN / "grpc" / "proxy-5.5.0.jsonl"
 
-ENDPOINTS: Final = {"scheme": "DOMAIN_NAME", "addresses": [{"host": "broker.example", "port": 8081}]}
-TOPIC: Final = {"name": "TopicTest"}
-GROUP: Final = {"name": "GroupOfGrpc"}
-ME: Final = {"x-mq-client-id": "client@1", "x-mq-language": "JAVA", "x-mq-client-version": "5.0.8"}
-OTHER: Final = {**ME, "x-mq-client-id": "client@2"}
-NOBODY: Final = {"x-mq-language": "JAVA", "x-mq-client-version": "5.0.8"}
-QUEUE: Final = {"topic": TOPIC, "id": 0, "broker": {"name": "broker-a"}}
-BAD_TOPIC: Final = {"name": "Topic Test"}
-BAD_GROUP: Final = {"name": "Group$"}
-LONG: Final = {"name": "x" * 256}
-SECONDS: Final = 60.0
-"""How long an answer may take."""
-PORT: Final = 1
-"""What stands in answers for the port of the server."""
+ENDPOINTS = {"scheme": "DOMAIN_NAME", "addresses": [{"host": "broker.example", "port": 8081}]}
+TOPIC = {"name": "TopicTest"}
+GROUP = {"name": "GroupOfGrpc"}
+ME = {"x-mq-client-id": "client@1", "x-mq-language": "JAVA", "x-mq-client-version": "5.0.8"}
+OTHER = {**ME, "x-mq-client-id": "client@2"}
+NOBODY = {"x-mq-language": "JAVA", "x-mq-client-version": "5.0.8"}
+QUEUE = {"topic": TOPIC, "id": 0, "broker": {"name": "broker-a"}}
+BAD_TOPIC = {"name": "Topic Test"}
+BAD_GROUP = {"name": "Group$"}
+LONG = {"name": "x" * 256}
+SECONDS = 60.0
+PORT = 1
 
 
 @dataclass(frozen=True)
@@ -46,10 +40,7 @@ class GrpcCase:
     """The first commands that get no answer; it is seen by the answer that comes to the one behind them."""
 
 
-def subscribing(
-    client_type: str = "PUSH_CONSUMER", group: Mapping[str, Any] | None = GROUP, topic: Any = TOPIC, **more: Any
-) -> Any:
-    """A command with the settings of a consumer."""
+def subscribing(client_type="PUSH_CONSUMER", group=GROUP, topic=TOPIC, **more):
     expression = {"type": "TAG", "expression": "*"}
     subscription = {"subscriptions": [{"topic": topic, "expression": more.pop("expression", expression)}], **more}
     if group is not None:
@@ -62,9 +53,9 @@ def _publishing(*topics: Mapping[str, Any]) -> Any:
     return {"settings": {"client_type": "PRODUCER", "access_point": ENDPOINTS, "publishing": publishing}}
 
 
-PUSH: Final = {"group": GROUP, "client_type": "PUSH_CONSUMER"}
-AT: Final = {"endpoints": ENDPOINTS}
-ASKED: Final = {"topic": TOPIC, "group": GROUP, **AT}
+PUSH = {"group": GROUP, "client_type": "PUSH_CONSUMER"}
+AT = {"endpoints": ENDPOINTS}
+ASKED = {"topic": TOPIC, "group": GROUP, **AT}
 
 
 def _by(client: str) -> Mapping[str, str]:
@@ -75,167 +66,142 @@ def _at(*addresses: Mapping[str, Any], **scheme: str) -> Any:
     return {"topic": TOPIC, "endpoints": {**scheme, "addresses": list(addresses)}}
 
 
-def _calls(method: str, of: Mapping[str, Any]) -> list[GrpcCase]:
-    """Cases of one method by name: the request, or with who asks and how many commands get no answer."""
-    rows = ((name, row if isinstance(row, tuple) else (row,)) for name, row in of.items())
-    return [
-        GrpcCase(name, method, request if isinstance(request, list) else [request], *more)
-        for name, (request, *more) in rows
-    ]
+METHODS = {
+    "heartbeat": "Heartbeat", "termination": "NotifyClientTermination", "assignment": "QueryAssignment",
+    "route": "QueryRoute", "settings": "Telemetry", "telemetry": "Telemetry", "pull": "PullMessage",
+    "get": "GetOffset", "query": "QueryOffset", "update": "UpdateOffset",
+}  # fmt: skip
+"""Of a case, by the first word of its name."""
 
 
-CASES: Final = (
+def _cases():
+    for name, row in CALLS.items():
+        request, *more = row if isinstance(row, tuple) else (row,)
+        requests = request if isinstance(request, list) else [request]
+        yield GrpcCase(name, METHODS[name.partition("-")[0]], requests, *more)
+
+
+CALLS = {
     # before the client is known
-    *_calls("Heartbeat", {"heartbeat-before-settings": (PUSH, OTHER)}),
-    *_calls("NotifyClientTermination", {"termination-before-settings": ({"group": GROUP}, OTHER)}),
-    *_calls("QueryAssignment", {"assignment-before-settings": (ASKED, OTHER)}),
-    *_calls(
-        "QueryRoute",
-        {
-            "route": {"topic": TOPIC, **AT},
-            "route-two-addresses": _at(
-                {"host": "10.0.0.1", "port": 8081}, {"host": "10.0.0.2", "port": 8082}, scheme="IPv4"
-            ),
-            "route-ipv6": _at({"host": "fe80::1", "port": 8081}, scheme="IPv6"),
-            "route-wrong-scheme": _at({"host": "10.0.0.1", "port": 8081}, scheme="IPv6"),
-            "route-delay-topic": {"topic": {"name": "TopicDelay"}, **AT},
-            "route-unknown-topic": {"topic": {"name": "NoSuchTopic"}, **AT},
-            "route-unknown-in-namespace": {"topic": {"resource_namespace": "ns", "name": "TopicTest"}, **AT},
-            "route-no-topic": AT,
-            "route-blank-topic": {"topic": {"name": " "}, **AT},
-            "route-bad-topic": {"topic": BAD_TOPIC, **AT},
-            "route-long-topic": {"topic": LONG, **AT},
-            "route-127-characters": {"topic": {"name": "x" * 127}, **AT},
-            "route-128-characters": {"topic": {"name": "x" * 128}, **AT},
-            "route-system-topic": {"topic": {"name": "RMQ_SYS_TRACE_TOPIC"}, **AT},
-            "route-tbw102": {"topic": {"name": "TBW102"}, **AT},
-            "route-schedule-topic": {"topic": {"name": "SCHEDULE_TOPIC_XXXX"}, **AT},
-            "route-retry-topic": {"topic": {"name": "%RETRY%NobodyKnowsMe"}, **AT},
-            "route-no-endpoints": {"topic": TOPIC},
-            "route-no-address": {"topic": TOPIC, "endpoints": {"scheme": "IPv4"}},
-            "route-port-0": _at({"host": "10.0.0.1"}, scheme="IPv4"),
-            "route-negative-port": _at({"host": "10.0.0.1", "port": -1}, scheme="IPv4"),
-            "route-large-port": _at({"host": "10.0.0.1", "port": 70000}, scheme="IPv4"),
-            "route-no-host": _at({"port": 8081}, scheme="IPv4"),
-            "route-no-scheme": _at({"host": "10.0.0.1", "port": 8081}),
-            "route-no-client-id": ({"topic": TOPIC, **AT}, NOBODY),
-            "route-no-language": ({"topic": TOPIC, **AT}, {"x-mq-client-id": "client@1"}),
-        },
-    ),
-    *_calls(
-        "Telemetry",
-        {
-            "settings-push": subscribing(),
-            "settings-push-limits": subscribing(fifo=True, receive_batch_size=7, long_polling_timeout="3s"),
-            "settings-push-own-policy": {
-                "settings": {
-                    **subscribing()["settings"],
-                    "request_timeout": "3s",
-                    "backoff_policy": {
-                        "max_attempts": 3,
-                        "exponential_backoff": {"initial": "1s", "max": "10s", "multiplier": 2},
-                    },
-                    "user_agent": {"language": "JAVA", "version": "5.0.8", "platform": "x", "hostname": "h"},
-                    "client_properties": {"a": "b"},
-                }
+    "heartbeat-before-settings": (PUSH, OTHER),
+    "termination-before-settings": ({"group": GROUP}, OTHER),
+    "assignment-before-settings": (ASKED, OTHER),
+    "route": {"topic": TOPIC, **AT},
+    "route-two-addresses": _at({"host": "10.0.0.1", "port": 8081}, {"host": "10.0.0.2", "port": 8082}, scheme="IPv4"),
+    "route-ipv6": _at({"host": "fe80::1", "port": 8081}, scheme="IPv6"),
+    "route-wrong-scheme": _at({"host": "10.0.0.1", "port": 8081}, scheme="IPv6"),
+    "route-delay-topic": {"topic": {"name": "TopicDelay"}, **AT},
+    "route-unknown-topic": {"topic": {"name": "NoSuchTopic"}, **AT},
+    "route-unknown-in-namespace": {"topic": {"resource_namespace": "ns", "name": "TopicTest"}, **AT},
+    "route-no-topic": AT,
+    "route-blank-topic": {"topic": {"name": " "}, **AT},
+    "route-bad-topic": {"topic": BAD_TOPIC, **AT},
+    "route-long-topic": {"topic": LONG, **AT},
+    "route-127-characters": {"topic": {"name": "x" * 127}, **AT},
+    "route-128-characters": {"topic": {"name": "x" * 128}, **AT},
+    "route-system-topic": {"topic": {"name": "RMQ_SYS_TRACE_TOPIC"}, **AT},
+    "route-tbw102": {"topic": {"name": "TBW102"}, **AT},
+    "route-schedule-topic": {"topic": {"name": "SCHEDULE_TOPIC_XXXX"}, **AT},
+    "route-retry-topic": {"topic": {"name": "%RETRY%NobodyKnowsMe"}, **AT},
+    "route-no-endpoints": {"topic": TOPIC},
+    "route-no-address": {"topic": TOPIC, "endpoints": {"scheme": "IPv4"}},
+    "route-port-0": _at({"host": "10.0.0.1"}, scheme="IPv4"),
+    "route-negative-port": _at({"host": "10.0.0.1", "port": -1}, scheme="IPv4"),
+    "route-large-port": _at({"host": "10.0.0.1", "port": 70000}, scheme="IPv4"),
+    "route-no-host": _at({"port": 8081}, scheme="IPv4"),
+    "route-no-scheme": _at({"host": "10.0.0.1", "port": 8081}),
+    "route-no-client-id": ({"topic": TOPIC, **AT}, NOBODY),
+    "route-no-language": ({"topic": TOPIC, **AT}, {"x-mq-client-id": "client@1"}),
+    "settings-push": subscribing(),
+    "settings-push-limits": subscribing(fifo=True, receive_batch_size=7, long_polling_timeout="3s"),
+    "settings-push-own-policy": {
+        "settings": {
+            **subscribing()["settings"],
+            "request_timeout": "3s",
+            "backoff_policy": {
+                "max_attempts": 3,
+                "exponential_backoff": {"initial": "1s", "max": "10s", "multiplier": 2},
             },
-            "settings-simple": subscribing("SIMPLE_CONSUMER", long_polling_timeout="20s"),
-            "settings-pull": (subscribing("PULL_CONSUMER"), _by("client@3")),
-            "settings-lite": (subscribing("LITE_PUSH_CONSUMER"), _by("client@4")),
-            "settings-unspecified": (subscribing("CLIENT_TYPE_UNSPECIFIED"), _by("client@5")),
-            "settings-no-type": (
-                {"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}},
-                _by("client@6"),
-            ),
-            "settings-twice": [subscribing(), subscribing(receive_batch_size=2)],
-            "settings-known-group": (subscribing(group={"name": "CG_TAG"}), _by("client@7")),
-            "settings-producer": (_publishing(TOPIC), _by("producer@1")),
-            "settings-producer-bad-topic": (_publishing(BAD_TOPIC), _by("producer@2")),
-            "settings-producer-no-topic": (_publishing(), _by("producer@3")),
-            "settings-neither": ({"settings": {"client_type": "PUSH_CONSUMER"}}, _by("client@8")),
-            "settings-no-group": (subscribing(group=None), _by("client@9")),
-            "settings-bad-group": (subscribing(group=BAD_GROUP), _by("client@9")),
-            "settings-long-group": (subscribing(group=LONG), _by("client@9")),
-            "settings-bad-subscribed-topic": (subscribing(topic=BAD_TOPIC), _by("client@9")),
-            "settings-unknown-topic": (subscribing(topic={"name": "NoSuchTopic"}), _by("client@9")),
-            "settings-bad-sql": (subscribing(expression={"type": "SQL", "expression": "a >"}), _by("client@9")),
-            "settings-no-client-id": (subscribing(), NOBODY),
-            "settings-in-namespace": (
-                subscribing(group={"resource_namespace": "ns", "name": "GroupOfGrpc"}),
-                _by("client@10"),
-            ),
-            "telemetry-nothing": ([{}, subscribing()], ME, 1),
-            "telemetry-trace-of-nobody": (
-                [
-                    {"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}},
-                    subscribing(),
-                ],
-                ME,
-                1,
-            ),
-            "telemetry-verified-of-nobody": (
-                [{"status": {"code": "OK"}, "verify_message_result": {"nonce": "n"}}, subscribing()],
-                ME,
-                1,
-            ),
-            "telemetry-server-command": (
-                [{"print_thread_stack_trace_command": {"nonce": "n"}}, subscribing()],
-                ME,
-                1,
-            ),
-        },
+            "user_agent": {"language": "JAVA", "version": "5.0.8", "platform": "x", "hostname": "h"},
+            "client_properties": {"a": "b"},
+        }
+    },
+    "settings-simple": subscribing("SIMPLE_CONSUMER", long_polling_timeout="20s"),
+    "settings-pull": (subscribing("PULL_CONSUMER"), _by("client@3")),
+    "settings-lite": (subscribing("LITE_PUSH_CONSUMER"), _by("client@4")),
+    "settings-unspecified": (subscribing("CLIENT_TYPE_UNSPECIFIED"), _by("client@5")),
+    "settings-no-type": (
+        {"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}},
+        _by("client@6"),
     ),
-    *_calls(
-        "Heartbeat",
-        {
-            "heartbeat-push": PUSH,
-            "heartbeat-simple": {"group": GROUP, "client_type": "SIMPLE_CONSUMER"},
-            "heartbeat-pull": ({"group": GROUP, "client_type": "PULL_CONSUMER"}, _by("client@3")),
-            "heartbeat-producer": ({"client_type": "PRODUCER"}, _by("producer@1")),
-            "heartbeat-producer-unknown": ({"client_type": "PRODUCER"}, _by("producer@9")),
-            "heartbeat-no-type": {"group": GROUP},
-            "heartbeat-no-group": {"client_type": "PUSH_CONSUMER"},
-            "heartbeat-bad-group": {**PUSH, "group": BAD_GROUP},
-            "heartbeat-long-group": {**PUSH, "group": LONG},
-            "heartbeat-blank-group": {**PUSH, "group": {"name": " "}},
-            "heartbeat-no-client-id": (PUSH, NOBODY),
-        },
+    "settings-twice": [subscribing(), subscribing(receive_batch_size=2)],
+    "settings-known-group": (subscribing(group={"name": "CG_TAG"}), _by("client@7")),
+    "settings-producer": (_publishing(TOPIC), _by("producer@1")),
+    "settings-producer-bad-topic": (_publishing(BAD_TOPIC), _by("producer@2")),
+    "settings-producer-no-topic": (_publishing(), _by("producer@3")),
+    "settings-neither": ({"settings": {"client_type": "PUSH_CONSUMER"}}, _by("client@8")),
+    "settings-no-group": (subscribing(group=None), _by("client@9")),
+    "settings-bad-group": (subscribing(group=BAD_GROUP), _by("client@9")),
+    "settings-long-group": (subscribing(group=LONG), _by("client@9")),
+    "settings-bad-subscribed-topic": (subscribing(topic=BAD_TOPIC), _by("client@9")),
+    "settings-unknown-topic": (subscribing(topic={"name": "NoSuchTopic"}), _by("client@9")),
+    "settings-bad-sql": (subscribing(expression={"type": "SQL", "expression": "a >"}), _by("client@9")),
+    "settings-no-client-id": (subscribing(), NOBODY),
+    "settings-in-namespace": (
+        subscribing(group={"resource_namespace": "ns", "name": "GroupOfGrpc"}),
+        _by("client@10"),
     ),
-    *_calls(
-        "QueryAssignment",
-        {
-            "assignment": ASKED,
-            "assignment-unknown-topic": {**ASKED, "topic": {"name": "NoSuchTopic"}},
-            "assignment-other-group": {**ASKED, "group": {"name": "NobodyElse"}},
-            "assignment-bad-topic": {**ASKED, "topic": BAD_TOPIC},
-            "assignment-no-topic": {"group": GROUP, **AT},
-            "assignment-bad-group": {**ASKED, "group": BAD_GROUP},
-            "assignment-no-group": {"topic": TOPIC, **AT},
-            "assignment-no-endpoints": {"topic": TOPIC, "group": GROUP},
-            "assignment-no-client-id": (ASKED, NOBODY),
-        },
+    "telemetry-nothing": ([{}, subscribing()], ME, 1),
+    "telemetry-trace-of-nobody": (
+        [
+            {"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}},
+            subscribing(),
+        ],
+        ME,
+        1,
     ),
-    *_calls(
-        "NotifyClientTermination",
-        {
-            "termination": {"group": GROUP},
-            "termination-twice": {"group": GROUP},
-            "termination-producer": ({}, _by("producer@1")),
-            "termination-no-group": ({}, _by("client@7")),
-            "termination-bad-group": ({"group": BAD_GROUP}, _by("client@10")),
-            "termination-no-client-id": ({"group": GROUP}, NOBODY),
-        },
+    "telemetry-verified-of-nobody": (
+        [{"status": {"code": "OK"}, "verify_message_result": {"nonce": "n"}}, subscribing()],
+        ME,
+        1,
     ),
+    "telemetry-server-command": ([{"print_thread_stack_trace_command": {"nonce": "n"}}, subscribing()], ME, 1),
+    "heartbeat-push": PUSH,
+    "heartbeat-simple": {"group": GROUP, "client_type": "SIMPLE_CONSUMER"},
+    "heartbeat-pull": ({"group": GROUP, "client_type": "PULL_CONSUMER"}, _by("client@3")),
+    "heartbeat-producer": ({"client_type": "PRODUCER"}, _by("producer@1")),
+    "heartbeat-producer-unknown": ({"client_type": "PRODUCER"}, _by("producer@9")),
+    "heartbeat-no-type": {"group": GROUP},
+    "heartbeat-no-group": {"client_type": "PUSH_CONSUMER"},
+    "heartbeat-bad-group": {**PUSH, "group": BAD_GROUP},
+    "heartbeat-long-group": {**PUSH, "group": LONG},
+    "heartbeat-blank-group": {**PUSH, "group": {"name": " "}},
+    "heartbeat-no-client-id": (PUSH, NOBODY),
+    "assignment": ASKED,
+    "assignment-unknown-topic": {**ASKED, "topic": {"name": "NoSuchTopic"}},
+    "assignment-other-group": {**ASKED, "group": {"name": "NobodyElse"}},
+    "assignment-bad-topic": {**ASKED, "topic": BAD_TOPIC},
+    "assignment-no-topic": {"group": GROUP, **AT},
+    "assignment-bad-group": {**ASKED, "group": BAD_GROUP},
+    "assignment-no-group": {"topic": TOPIC, **AT},
+    "assignment-no-endpoints": {"topic": TOPIC, "group": GROUP},
+    "assignment-no-client-id": (ASKED, NOBODY),
+    "termination": {"group": GROUP},
+    "termination-twice": {"group": GROUP},
+    "termination-producer": ({}, _by("producer@1")),
+    "termination-no-group": ({}, _by("client@7")),
+    "termination-bad-group": ({"group": BAD_GROUP}, _by("client@10")),
+    "termination-no-client-id": ({"group": GROUP}, NOBODY),
     # not served by the proxy
-    *_calls("PullMessage", {"pull": {"group": GROUP, "message_queue": QUEUE, "batch_size": 1}}),
-    *_calls("GetOffset", {"get-offset": {"group": GROUP, "message_queue": QUEUE}}),
-    *_calls("QueryOffset", {"query-offset": {"message_queue": QUEUE, "query_offset_policy": "BEGINNING"}}),
-    *_calls("UpdateOffset", {"update-offset": {"group": GROUP, "message_queue": QUEUE, "offset": 1}}),
-)
+    "pull": {"group": GROUP, "message_queue": QUEUE, "batch_size": 1},
+    "get-offset": {"group": GROUP, "message_queue": QUEUE},
+    "query-offset": {"message_queue": QUEUE, "query_offset_policy": "BEGINNING"},
+    "update-offset": {"group": GROUP, "message_queue": QUEUE, "offset": 1},
+}
+CASES = tuple(_cases())
 
 
 def _answer_of(channel: grpc.Channel, port: int, case: GrpcCase) -> dict[str, Any]:
-    """What the server at a port answers to a case: the status of gRPC, and the messages as protobuf's JSON."""
     service = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
     described = service.methods_by_name[case.method]
     request_type = getattr(service_pb2, described.input_type.name)
@@ -243,7 +209,7 @@ def _answer_of(channel: grpc.Channel, port: int, case: GrpcCase) -> dict[str, An
     requests = [ParseDict(request, request_type()) for request in case.requests]
     path = f"/{service.full_name}/{case.method}"
     options = {"timeout": SECONDS, "metadata": list(case.metadata.items()), "wait_for_ready": True}
-    answers: list[Message] = []
+    answers = []
     status, details = "OK", ""
     try:
         if described.client_streaming:
@@ -275,15 +241,13 @@ def _without_port(value: Any, port: int) -> Any:
     return [_without_port(each, port) for each in value] if isinstance(value, list) else value
 
 
-def _bytes_of(message: Message) -> bytes:
+def _bytes_of(message):
     return message.SerializeToString()
 
 
 class TelemetryStream:
-    """A stream of Telemetry that stays open until the test has read its answers."""
-
     def __init__(self, channel: grpc.Channel, metadata: Mapping[str, str], seconds: float) -> None:
-        self._requests: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        self._requests = queue.SimpleQueue()
         path = "/apache.rocketmq.v2.MessagingService/Telemetry"
         make = channel.stream_stream(path, _bytes_of, service_pb2.TelemetryCommand.FromString)
         self._answers = make(self._sent(), timeout=seconds, metadata=list(metadata.items()), wait_for_ready=True)
@@ -295,14 +259,14 @@ class TelemetryStream:
         self._requests.put(None)
         self._answers.cancel()
 
-    def _sent(self) -> Iterator[Message]:
+    def _sent(self):
         while (request := self._requests.get()) is not None:
             yield request
 
-    def send(self, request: Message) -> None:
+    def send(self, request) -> None:
         self._requests.put(request)
 
-    def receive(self) -> Message:
+    def receive(self):
         return next(self._answers)
 
 
@@ -316,7 +280,6 @@ def asked_of(address: str) -> list[dict[str, Any]]:
 
 
 def record(address: str) -> None:
-    """Write down what the server at an address answers to all cases, a line each."""
     answers = asked_of(address)
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_text("".join(f"{json.dumps(answer)}\n" for answer in answers))

@@ -4,16 +4,14 @@ import contextlib
 import hashlib
 import hmac
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 # grpcio would stop its threads at each fork, of which other tests of the process make many.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 import grpc
-from google.protobuf.message import Message
 
 from benchmarks.server_process import free_port
 from broker.app import GrpcAddresses, StoreShare, build_servers
@@ -36,7 +34,6 @@ RECORDED = {
     "rocksdb": ("store", GOLDEN / "g2" / "g2-rocksdb"),
     "tier": ("store", GOLDEN / "g2" / "g2-tier"),
 }
-"""Small recorded stores: archive and folder."""
 
 SECONDS = 60
 DATE_TIME = "20261127T193000Z"
@@ -50,8 +47,6 @@ def signed(access_key: str, secret_key: str, date_time: str = DATE_TIME) -> dict
 
 
 class GrpcClient:
-    """Calls any method of the services with requests of the generated messages."""
-
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
         options = [("grpc.max_receive_message_length", -1)]
         if credentials is None:
@@ -60,7 +55,7 @@ class GrpcClient:
             self.channel = grpc.secure_channel(address, credentials, options)
         self.metadata: dict[str, str] = {}
 
-    def call(self, name: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+    def call(self, name, request=None, **fields):
         service, _, method = name.partition("/")
         module = next(file for file in FILES if service in file.DESCRIPTOR.services_by_name)
         found = module.DESCRIPTOR.services_by_name[service]
@@ -74,10 +69,10 @@ class GrpcClient:
         answer = call(data, timeout=SECONDS, metadata=list(self.metadata.items()), wait_for_ready=True)
         return list(answer) if described.server_streaming else answer
 
-    def admin(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+    def admin(self, method, request=None, **fields):
         return self.call(f"Admin/{method}", request, **fields)
 
-    def messaging(self, method: str, request: Message | bytes | None = None, **fields: Any) -> Any:
+    def messaging(self, method, request=None, **fields):
         self.metadata.setdefault("x-mq-client-id", "client@1")
         return self.call(f"MessagingService/{method}", request, **fields)
 
@@ -94,7 +89,7 @@ class GrpcServing:
 
 
 @contextlib.asynccontextmanager
-async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) -> AsyncIterator[GrpcServing]:
+async def _served(roots, folder, options):
     address = Endpoint("127.0.0.1", free_port())
     all_options = [
         ServeOptions(
@@ -122,14 +117,13 @@ async def _served(roots: Sequence[Path], folder: Path, options: dict[str, Any]) 
 
 
 @contextlib.contextmanager
-def serving_grpc(*roots: Path, folder: Path, **options: Any) -> Iterator[GrpcServing]:
-    """The gRPC port of some stores, whose state lies in `folder`; `options` are those of `ServeOptions`."""
+def serving_grpc(*roots, folder, **options):
     with in_a_thread(lambda: _served(roots, folder, options)) as served:
         yield served
 
 
 @contextlib.contextmanager
-def serving_recorded(name: str, folder: Path) -> Iterator[GrpcServing]:
+def serving_recorded(name, folder):
     archive, archives = RECORDED[name]
     root = unpack(archive, folder / "store", archives=archives)
     with serving_grpc(root, folder=folder, tier=root / "tiered" if name == "tier" else None) as served:
@@ -137,7 +131,7 @@ def serving_recorded(name: str, folder: Path) -> Iterator[GrpcServing]:
 
 
 @contextlib.contextmanager
-def grpc_client(serving: GrpcServing, credentials: grpc.ChannelCredentials | None = None) -> Iterator[GrpcClient]:
+def grpc_client(serving, credentials=None):
     client = GrpcClient(str(serving.address), credentials)
     try:
         yield client

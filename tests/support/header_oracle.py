@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -34,7 +34,7 @@ def _marked(digits: str) -> str:
 _decode = msgspec.json.Decoder(Members, strict=False).decode
 
 
-def read_header(header: bytes) -> tuple[Any, ...] | None:
+def read_header(header):
     """Code, flag, opaque, version, language, remark and fields (None for no object) of a JSON header; None for none."""
     try:
         try:
@@ -74,9 +74,7 @@ FIXED = struct.Struct(">hbhiii")
 """How a binary header begins: code, language, version, opaque, flag, length of the remark."""
 
 
-def written_header(
-    serialize_type: int, code: int, flag: int, opaque: int, remark: str | None, fields: dict[str, str] | None
-) -> bytes:
+def written_header(serialize_type, code, flag, opaque, remark, fields):
     """The header that a Java peer of version 479 writes."""
     remark = None if remark is None else _replaced(remark)
     fields = None if fields is None else {_replaced(name): _replaced(text) for name, text in fields.items()}

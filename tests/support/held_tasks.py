@@ -83,17 +83,14 @@ class HeldTasks:
         self._wanted, self._held = directory / "wanted", directory / "held"
 
     def hold(self, beginning: str) -> None:
-        """From now on, hold the first attempt that opens a file whose name begins so."""
         self._held.unlink(missing_ok=True)
         self._wanted.symlink_to(beginning)
 
     def wait_for_one(self) -> int:
-        """The process id of the worker whose attempt is held."""
         eventually(lambda: self._held.is_symlink(), "an attempt that is held", HELD_SECONDS)
         return int(os.readlink(self._held))
 
     def let_go(self) -> None:
-        """Let the held attempt go on, and hold no other."""
         self._wanted.unlink(missing_ok=True)
 
 

@@ -1,13 +1,9 @@
 """Index files built from the blocks of a scan, placed as a bulk job places them, but by loops."""
 
-from collections.abc import Sequence
-
-from storage.build.dispatch_scan import DispatchBlock
 from storage.build.index_builder import IndexFileBuilder
-from storage.index.index_file import IndexHeader
 
 
-def build_files(blocks: Sequence[DispatchBlock], slots: int, entries: int) -> list[bytes]:
+def build_files(blocks, slots, entries):
     files: list[bytes] = []
     builder, last_entry, last_record = None, -1, -1
     for block in blocks:
@@ -27,7 +23,7 @@ def build_files(blocks: Sequence[DispatchBlock], slots: int, entries: int) -> li
     return files
 
 
-def _close(builder: IndexFileBuilder | None, files: list[bytes]) -> IndexHeader | None:
+def _close(builder, files):
     if builder is None:
         return None
     header = builder.finish()

@@ -2,11 +2,9 @@
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import msgspec
@@ -24,20 +22,17 @@ from spark_jobs.build.place_queues import (
     queue_tasks,
     staged_trees,
 )
-from spark_jobs.build.split_queues import SegmentExtent, SurveyTask, survey_queues
+from spark_jobs.build.split_queues import survey_queues
 from spark_jobs.compact import _compact_tasks, compact
 from spark_jobs.compact.compact import Compact, Compacted
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.run.engine import Engine
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
 from spark_jobs.scan.source import find_source
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.files.own_directories import HeldDirectory
 from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from store_writer import StoreWriter
 
 
 @dataclass(frozen=True)
@@ -57,8 +52,7 @@ class Outcome:
         shutil.copytree(self.directory, index)
 
 
-def compact_store(store: Path, work: Path, *, engine: Engine | None = None, **options: Any) -> Outcome:
-    """Compact into a work directory, going on with what it has."""
+def compact_store(store, work, *, engine=None, **options):
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
         source, engine = find_source(store, ()), engine or LoopEngine()
@@ -70,19 +64,18 @@ def compact_store(store: Path, work: Path, *, engine: Engine | None = None, **op
     return Outcome(compacted, list(files), list(marks), directory.staged / "index")
 
 
-def compact_in_place(writer: StoreWriter, work: Path, **options: Any) -> Outcome:
-    """Let the compacted files take the place of the index that was written."""
+def compact_in_place(writer, work, **options):
     outcome = compact_store(writer.root, work, **options)
     outcome.replace(writer.root / "index")
     return outcome
 
 
 @contextmanager
-def small_steps(cell_bytes: int, entries_at_once: int) -> Iterator[None]:
+def small_steps(cell_bytes, entries_at_once):
     """Cut log and index files into stretches of this size, so that small stores have many of them."""
     split_tasks = _compact_tasks.split_tasks
 
-    def small(*arguments: Any) -> list[Any]:
+    def small(*arguments):
         tasks = split_tasks(*arguments)
         return [msgspec.structs.replace(task, cell_bytes=cell_bytes, entries_at_once=entries_at_once) for task in tasks]
 
@@ -90,18 +83,12 @@ def small_steps(cell_bytes: int, entries_at_once: int) -> Iterator[None]:
         yield
 
 
-def survey_here(tasks: Sequence[SurveyTask]) -> list[list[list[SegmentExtent] | None]]:
-    """Look at queues in this process."""
+def survey_here(tasks):
     return [survey_queues(task) for task in tasks]
 
 
 class Rebuilt:
-    """What a rebuild of a store's queues left in its work directory."""
-
-    def __init__(
-        self, store: Path, work: Path, *, end: int | None = None, damages: tuple[Damage, ...] = (), bundles: int = 3,
-        in_place: bool = False, **options: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, store, work, *, end=None, damages=(), bundles=3, in_place=False, **options) -> None:
         self.work = left_in(work) or WorkDirectory.open(work, {"store": str(store)})
         self.plan = QueuePlan.of(store, QueueOptions(**options))
         paths = sorted((store / "commitlog").iterdir())
@@ -132,7 +119,6 @@ class Rebuilt:
 
 
 def left_in(base: Path) -> WorkDirectory | None:
-    """The directory that the last run left below `base`, if it did."""
     with contextlib.suppress(FileNotFoundError):
         return WorkDirectory.left_in(HeldDirectory.own(base, make=False))
     return None

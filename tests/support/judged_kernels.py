@@ -1,15 +1,10 @@
-"""Takes kernels from the directory in which this file lies as `sitecustomize.py`, as far as they are there.
-
-build_backend/judges.py puts it there. Children of a process do the same, since they inherit PYTHONPATH.
-"""
+"""Takes kernels from the directory in which this file lies as `sitecustomize.py`, as far as they are there."""
 
 import ctypes
 import os
 import sys
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import PathFinder
 from pathlib import Path
-from types import ModuleType
 
 _HERE = Path(__file__).parent
 
@@ -18,7 +13,7 @@ class JudgedKernels:
     """Finds compiled kernels before anybody else does."""
 
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(name, path, target=None):
         package, _, _kernel = name.rpartition(".")
         if not package.endswith(".kernels"):
             return None

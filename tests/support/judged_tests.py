@@ -7,12 +7,10 @@ file `running.PID` there names the last that it began.
 import os
 from pathlib import Path
 
-import pytest
-
 _RUNNING = Path(__file__).with_name(f"running.{os.getpid()}")
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup(item) -> None:
     if "ASAN_OPTIONS" in os.environ:
         os.environ["ASAN_OPTIONS"] = os.environ["ASAN_OPTIONS"].removesuffix(":handle_sigbus=1")
     _RUNNING.write_text(item.nodeid)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from storage.files.waiting import Lookup, all_of
-from storage.queue.unit_standing import BROKEN, EMPTY, Places, Standing
+from storage.files.waiting import all_of
+from storage.queue.unit_standing import BROKEN, EMPTY, Standing
 
 LOG_BEGIN, LOG_END = 1000, 2000
 
@@ -21,12 +21,12 @@ class FakeUnits:
         self.units = units
         self.judged: list[int] = []
 
-    def standing(self, number: int) -> Lookup[Standing]:
+    def standing(self, number):
         self.judged.append(number)
         yield from ()
         return {"good": Standing.SOUND, "expired": Standing.EXPIRED}.get(self.units[number], Standing.DOUBTFUL)
 
-    def physical_offset(self, number: int) -> Lookup[int]:
+    def physical_offset(self, number):
         yield from ()
         places = {"lost": EMPTY, "broken": BROKEN, "expired": number, "beyond": LOG_END + number}
         return places.get(self.units[number], LOG_BEGIN + number)
@@ -35,5 +35,5 @@ class FakeUnits:
         found = [(max(first, start), min(first + 7, stop)) for first in range(0, len(self.units), 7)]
         return [(begin, end) for begin, end in found if begin < end]
 
-    def physical_offsets(self, first: int, stop: int) -> Lookup[Places]:
+    def physical_offsets(self, first, stop):
         return np.array((yield from all_of(map(self.physical_offset, range(first, stop)))), np.int64)

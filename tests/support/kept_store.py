@@ -1,17 +1,11 @@
 """Stores whose index is damaged, lost or switched off, and what is found in them all the same."""
 
 import shutil
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
-
-import pytest
 
 import oracles
 from protocol.question import KeyKind, Question
 from storage.store import _upkeep
 from storage.store.message_store import MessageStore, StoreOptions
-from storage.store.store_state import StoreIdentity
 from store_queries import KINDS
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -20,24 +14,21 @@ OWN_SLOTS, OWN_ENTRIES = 31, 101
 NAMED = (("UNIQ_KEY", KeyKind.UNIQUE), ("TAGS", KeyKind.TAG))
 
 
-def written(root: Path, count: int = 100, **options: Any) -> StoreWriter:
+def written(root, count=100, **options):
     sizes = {"segment_size": 4096, "index_slots": SLOTS, "index_entries": ENTRIES}
-    writer = StoreWriter(root / "store", **{**sizes, **options})
-    append_some(writer, count)
-    writer.close()
+    with StoreWriter(root / "store", **{**sizes, **options}) as writer:
+        append_some(writer, count)
     return writer
 
 
-def append_some(writer: StoreWriter, count: int, **more: Any) -> None:
+def append_some(writer, count, **more) -> None:
     for _ in range(count):
         number = len(writer.written)
         fields = {"keys": f"k{number} all{number % 3}", "unique_key": f"u{number}", "tags": f"t{number % 3}", **more}
         writer.append("T", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **fields)
 
 
-def answers(
-    store: MessageStore, records: Sequence[oracles.Record], asked_of: Sequence[oracles.Record] | None = None
-) -> Iterator[tuple[str, list[int], list[int]]]:
+def answers(store, records, asked_of=None):
     """Of each key, or only those of some messages, what is found and what is right."""
     seen = set()
     for record in records if asked_of is None else asked_of:
@@ -52,9 +43,7 @@ def answers(
                 yield key, list(answer.physical_offsets), right
 
 
-def assert_all_found(
-    store: MessageStore, records: Sequence[oracles.Record], asked_of: Sequence[oracles.Record] | None = None
-) -> None:
+def assert_all_found(store, records, asked_of=None) -> None:
     for key, offsets, right in answers(store, records, asked_of):
         assert offsets == right, key
 
@@ -63,7 +52,7 @@ def incomplete(store: MessageStore) -> str | None:
     return store.query(Question("T", "k0")).incomplete
 
 
-def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_small(monkeypatch) -> None:
     """Files of our own of a hundred entries, made when there are two hundred in memory."""
     small = {"SLOTS": OWN_SLOTS, "ENTRIES": OWN_ENTRIES, "MOST_IN_MEMORY": 12 * 200, "MOST_WAITING": 12 * 700}
     small |= {"STAYS_IN_MEMORY": 1000, "SCAN_STEP": 2000, "WORTH_KEEPING": 500, "SPARE_BYTES": 0}
@@ -72,15 +61,13 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Kept:
-    """A store whose index is lost, and a directory for keys beside it."""
-
-    def __init__(self, root: Path, count: int = 300, **options: Any) -> None:
+    def __init__(self, root, count=300, **options) -> None:
         self.directory = root / "state" / "entries"
         self.writer = written(root, count, **options)
         shutil.rmtree(self.writer.root / "index")
 
-    def open(self, *, keeps: bool = True, finish: bool = True, **options: Any) -> MessageStore:
-        def directory(identity: StoreIdentity) -> Path:
+    def open(self, *, keeps=True, finish=True, **options):
+        def directory(identity):
             assert identity.broker_name == "broker-a"
             return self.directory
 

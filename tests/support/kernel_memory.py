@@ -3,10 +3,8 @@
 import ctypes
 import mmap
 import struct
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -42,8 +40,7 @@ class Bytes:
         return self._pages[self._start : self._start + self.length]
 
 
-def record_at(physical_offset: int, **changes: Any) -> bytes:
-    """One record with `keys`, `unique_key`, `tags` or any field of `pack_record` changed."""
+def record_at(physical_offset, **changes):
     names = {"keys": "KEYS", "unique_key": "UNIQ_KEY", "tags": "TAGS"}
     properties = {names[name]: changes.pop(name) for name in list(changes) if name in names}
     flags = changes.get("sys_flag", 0)
@@ -58,7 +55,7 @@ def record_at(physical_offset: int, **changes: Any) -> bytes:
     return pack_record(**{**fields, **changes})
 
 
-def segment_at(base_offset: int, *messages: Mapping[str, Any]) -> tuple[bytes, list[int]]:
+def segment_at(base_offset, *messages):
     """Records one after the other as a segment that starts at an offset, and their positions in it."""
     data, positions = b"", []
     for message in messages:
@@ -97,8 +94,6 @@ class HeldFile(FileView):
 
 @dataclass
 class IndexBytes:
-    """An index file for a :class:`KernelStore`, with what a snapshot knows of it."""
-
     data: bytes
     slots: int
     entries: int
@@ -115,17 +110,7 @@ class KernelStore:
     everything is in memory. `valid` are as many bytes of each segment as may hold records.
     """
 
-    def __init__(
-        self,
-        segments: Sequence[tuple[int, bytes]],
-        index_files: Sequence[IndexBytes] = (),
-        scanned: Sequence[tuple[int, int]] = (),
-        *,
-        runs: int = 1,
-        descriptor: int = -1,
-        damage: Sequence[int] = (),
-        valid: Sequence[int] | None = None,
-    ) -> None:
+    def __init__(self, segments, index_files=(), scanned=(), *, runs=1, descriptor=-1, damage=(), valid=None) -> None:
         self.segments = [HeldFile(data, descriptor) for _, data in segments]
         self.index_files = [HeldFile(file.data, descriptor) for file in index_files]
         lengths = valid or [held.size for held in self.segments]
@@ -139,7 +124,7 @@ class KernelStore:
         self.view = StoreView(self.log, index, tail, np.array(damage, np.int64))
 
     @staticmethod
-    def _run(scanned: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
+    def _run(scanned):
         ordered = sorted(scanned)
         hashes = Bytes(np.array([hashed for hashed, _ in ordered], dtype=np.int32).tobytes())
         offsets = Bytes(np.array([offset for _, offset in ordered], dtype=np.int64).tobytes())
@@ -147,17 +132,13 @@ class KernelStore:
 
     @property
     def files(self) -> list[HeldFile]:
-        """All files: segments first, then index files as they were given."""
         return [*self.segments, *self.index_files]
 
 
 class Guarded(Bytes):
-    """Room for some bytes, which lie at its very end."""
-
     def __init__(self, size: int) -> None:
         super().__init__(bytes(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE))
 
     def put(self, data: bytes) -> memoryview:
-        """Lay bytes at the very end; a view of them there."""
         self.view[self.length - len(data) :] = data
         return self.view[self.length - len(data) :]

@@ -7,7 +7,6 @@ calls is wrapped here. Exits as usual where there are not so many answers.
 import os
 import signal
 import sys
-from typing import Any
 
 
 def main() -> None:
@@ -18,12 +17,12 @@ def main() -> None:
 
     enter, take_result, entered = work_directory.WorkDirectory.enter, local_engine._result, ""
 
-    def enter_and_note(work: Any, name: str) -> None:
+    def enter_and_note(work, name) -> None:
         nonlocal entered
         enter(work, name)
         entered = name
 
-    def take_result_or_die(*arguments: Any) -> Any:
+    def take_result_or_die(*arguments):
         nonlocal left
         if entered == phase:
             left -= 1

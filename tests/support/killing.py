@@ -1,8 +1,4 @@
-"""Kill a piece of work just before its n-th step on the disk, for every n.
-
-A step is a call that changes what outlives the process: a rename, a link, a removal, an fsync. The work runs in a
-forked child, in which these calls are watched; nothing of the work knows of it.
-"""
+"""Kill a piece of work just before its n-th step on the disk, for every n."""
 
 import errno
 import os
@@ -11,9 +7,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any, Self
 
 from spark_jobs.publish import _atomic_rename
 
@@ -21,14 +15,12 @@ STEPS = ("rename", "replace", "link", "unlink", "rmdir", "fsync")
 
 
 class Renames(Enum):
-    """What the file system can do."""
-
     ALL = "renameat2"
     NO_EXCHANGE = "no RENAME_EXCHANGE"
     PLAIN = "no renameat2"
 
 
-def gets_through(work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: int, renames: Renames) -> bool:
+def gets_through(work, arguments, killed_before, renames):
     """Run `work(*arguments)` in a child that is killed before a step, counted from 1; whether it got to its end."""
     child = os.fork()
     if child == 0:
@@ -56,17 +48,14 @@ class SmallParent:
         command = [sys.executable, "-c", "import killing; killing.serve()"]
         self._process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
-    def gets_through(
-        self, work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: int, renames: Renames
-    ) -> bool:
+    def gets_through(self, work, arguments, killed_before, renames):
         """Do the same as the function, in a child of the small process."""
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
         pickle.dump((work, arguments, killed_before, renames), self._process.stdin)
         self._process.stdin.flush()
@@ -81,13 +70,7 @@ def serve() -> None:
         sys.stdout.flush()
 
 
-def every_kill(
-    work: Callable[..., Any],
-    arguments: tuple[Any, ...],
-    renames: Renames,
-    run: Callable[..., bool] = gets_through,
-    each: int = 1,
-) -> Iterator[int]:
+def every_kill(work, arguments, renames, run=gets_through, each=1):
     """Run `work` killed before its first step, its second, and so on; yields after each kill, and ends when none hits.
 
     `each`: of so many steps one. The caller puts everything back to where it was before the next round.
@@ -100,10 +83,9 @@ def every_kill(
 
 
 def limit(renames: Renames) -> None:
-    """Take from this process what a file system cannot do."""
     original = _atomic_rename.renameat2
 
-    def limited(source: Any, target: Any, flags: int) -> int:
+    def limited(source, target, flags):
         if renames is Renames.PLAIN:
             return errno.ENOSYS
         if renames is Renames.NO_EXCHANGE and flags == _atomic_rename.RENAME_EXCHANGE:
@@ -113,12 +95,12 @@ def limit(renames: Renames) -> None:
     _atomic_rename.renameat2 = limited
 
 
-def _dying(work: Callable[..., Any], arguments: tuple[Any, ...], killed_before: int, renames: Renames) -> None:
+def _dying(work, arguments, killed_before, renames) -> None:
     limit(renames)
     steps = 0
 
-    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any, **named: Any) -> Any:
+    def watched(function):
+        def call(*given, **named):
             nonlocal steps
             steps += 1
             if steps == killed_before:

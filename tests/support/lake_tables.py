@@ -3,16 +3,12 @@
 Late imports: these libraries take a second, and every process that collects tests has this module.
 """
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC
 from urllib.parse import unquote
 
 import msgspec
-import pyarrow as pa
 
-from exported_files import Row, rows_of_table
-from object_store import ObjectStore
+from exported_files import rows_of_table
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.tables._files_table import FilesCommit
 from spark_jobs.tables._table import TableCommit
@@ -22,14 +18,12 @@ NAME = "rocketmq.messages"
 
 
 def iceberg_options(storage: str) -> dict[str, str]:
-    """What pyiceberg needs for the object store of a test."""
     known = msgspec.json.decode(storage or "{}")
     names = {"s3.endpoint": "endpoint_url", "s3.access-key-id": "key", "s3.secret-access-key": "secret"}
     return {name: known[each] for name, each in names.items()} | {"s3.region": "us-east-1"} if known else {}
 
 
 def delta_options(storage: str) -> dict[str, str]:
-    """What deltalake needs for the object store of a test."""
     known = msgspec.json.decode(storage or "{}")
     names = {"AWS_ENDPOINT_URL": "endpoint_url", "AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
     more = {"AWS_REGION": "us-east-1", "AWS_ALLOW_HTTP": "true"}
@@ -47,10 +41,10 @@ class Lake:
         return self.format not in ("iceberg", "delta")
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self):
         return {"format": self.format, "catalog": self.catalog}
 
-    def iceberg(self) -> Any:
+    def iceberg(self):
         from pyiceberg.catalog import load_catalog
 
         directory = self.place.url.removeprefix("file://")
@@ -61,18 +55,17 @@ class Lake:
         finally:
             catalog.close()
 
-    def delta(self) -> Any:
+    def delta(self):
         from deltalake import DeltaTable
 
         return DeltaTable(self.place.url, storage_options=delta_options(self.place.storage))
 
-    def arrow(self) -> pa.Table:
+    def arrow(self):
         if self.format == "iceberg":
             return self.iceberg().scan().to_arrow()
         return self.delta().to_pyarrow_table()
 
-    def rows(self) -> list[Row]:
-        """All rows in the order of the log, with times in ms; without the column of the day, which Delta has."""
+    def rows(self):
         if self.is_of_files:
             rows = rows_of_table(self.place, self.format)
             return [{name: value for name, value in row.items() if name != "date"} for row in rows]
@@ -84,8 +77,7 @@ class Lake:
                     row[name] = milliseconds(row[name])
         return sorted(found, key=lambda row: int(row["physical_offset"]))
 
-    def commits(self) -> Sequence[TableCommit]:
-        """What the runs have committed, the first one first."""
+    def commits(self):
         if self.is_of_files:
             names = sorted(self.place.objects("_rocketlens/commits"))
             return [msgspec.json.decode(self.place.read(name) or b"", type=FilesCommit) for name in names]
@@ -108,7 +100,6 @@ class Lake:
         return set(self.place.objects("data")) - self.files()
 
     def left_of_runs(self) -> set[str]:
-        """What runs keep beside the data until they have ended."""
         return set(self.place.objects("_rocketlens/_attempts" if self.is_of_files else "_rocketlens"))
 
     def never_named_files(self) -> set[str]:
@@ -124,17 +115,17 @@ class Lake:
         assert named
         return set(self.place.objects("data")) - named
 
-    def _relative(self, paths: Iterable[str]) -> set[str]:
+    def _relative(self, paths):
         start = self.place.url.removeprefix("file://")
         return {path.removeprefix("file://").removeprefix(start).lstrip("/") for path in paths}
 
 
-def milliseconds(time: datetime) -> int:
+def milliseconds(time):
     """A time as ms since 1970; it has to be a whole number of them, and of UTC."""
     assert time.utcoffset() == UTC.utcoffset(None), time
     assert time.microsecond % 1000 == 0, time
     return round(time.timestamp() * 1000)
 
 
-def with_moto(objects: ObjectStore, name: str) -> OutputPlace:
+def with_moto(objects, name):
     return OutputPlace(f"{objects.root}/{name}", objects.options)

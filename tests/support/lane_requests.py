@@ -5,9 +5,8 @@ import json
 import random
 import struct
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from broker.lane.fast_lane import FastLane
 from broker.limits import DEFAULT_LIMITS
@@ -15,13 +14,11 @@ from broker.net.budget import ConnectionBudget
 from broker.net.scheduler import Scheduler
 from broker.net.session_settings import SessionSettings
 from broker.net.transport import OpenConnections, SessionTransport
-from broker.service.broker_service import BrokerService
-from broker.service.dispatcher import ClientConnection, Dispatcher, Step
-from broker.service.processors.pull_message import Learn
+from broker.service.dispatcher import Dispatcher
 from broker.service.request_families import build_processors
 from broker_harness import DEADLINE_SECONDS
 from protocol.codes import SerializeType
-from protocol.command import Command, Response
+from protocol.command import Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.files.waiting import Unfinished
 
@@ -41,7 +38,7 @@ class Wire:
     def write(self, data: bytes) -> None:
         self.written += data
 
-    def writelines(self, parts: Iterable[bytes]) -> None:
+    def writelines(self, parts) -> None:
         for part in parts:
             self.written += part
 
@@ -70,20 +67,13 @@ class Wire:
 
 
 class PatientDispatcher(Dispatcher):
-    def dispatch(self, command: Command, connection: ClientConnection) -> Step:
+    def dispatch(self, command, connection):
         step = super().dispatch(command, connection)
         return self._finish(command, step, step.wait.warm) if isinstance(step, Unfinished) else step
 
 
 class LaneConnections:
-    def __init__(
-        self,
-        service: BrokerService,
-        *,
-        has_lane: bool,
-        budget: ConnectionBudget | None = None,
-        learn: Learn | None = None,
-    ) -> None:
+    def __init__(self, service, *, has_lane, budget=None, learn=None) -> None:
         """`learn` takes notice of pulls where there is no lane."""
         self.lane = FastLane(service) if has_lane else None
         self._settings = SessionSettings(
@@ -113,14 +103,12 @@ class LaneConnections:
 
     @property
     def taken(self) -> int:
-        assert self.lane is not None
         return sum(self.lane.answered.values())
 
 
-async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) -> int:
+async def compare(service, streams):
     """Every stream of reads is answered alike with and without the lane; how many requests the lane took."""
     with_lane = LaneConnections(service, has_lane=True)
-    assert with_lane.lane is not None
     without = LaneConnections(service, has_lane=False, learn=with_lane.lane.learn)
     for reads in streams:
         assert await with_lane.answer(reads) == await without.answer(reads), reads
@@ -131,23 +119,22 @@ def frame_of(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes
     return struct.pack(">iI", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
 
 
-def request(code: int, fields: dict[str, Any], **members: Any) -> bytes:
+def request(code, fields, **members):
     """A frame as a Java client writes it; `members` replace or complete those of its header."""
     header = {"code": code, "extFields": fields, **TAIL, **members}
     return frame_of(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def view(offset: Any, topic: str = "TopicTest", **members: Any) -> bytes:
+def view(offset, topic="TopicTest", **members):
     return request(VIEW, {"offset": str(offset), "topic": topic}, **members)
 
 
-def query(topic: str, key: str, opaque: int = 7, **fields: Any) -> bytes:
+def query(topic, key, opaque=7, **fields):
     wanted = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(FOREVER)}
     return request(QUERY, wanted | fields, opaque=opaque)
 
 
 def mutated(generator: random.Random, frame: bytes) -> bytes:
-    """A frame with a few bytes changed, its lengths mostly right."""
     data = bytearray(frame)
     for _ in range(generator.randint(1, 3)):
         position = generator.randrange(8 if generator.random() < 0.9 else 0, len(data))
@@ -171,10 +158,8 @@ class RequestMaker:
     offsets: Sequence[int]
     times: Sequence[int]
     stored_topics: Sequence[str]
-    """The topic of the record at each of the offsets."""
 
     def frame(self) -> bytes:
-        """One request; one in four has something that is not plain."""
         choice = self.generator.choice
         if self.generator.random() < 0.4:
             number = self.generator.randrange(len(self.offsets))
@@ -184,12 +169,11 @@ class RequestMaker:
             code, fields = VIEW, {"offset": offset, **names}
         else:
             code, fields = QUERY, self._query()
-        header: dict[str, Any] = {"code": code, "extFields": self._rendered(fields), **TAIL}
+        header = {"code": code, "extFields": self._rendered(fields), **TAIL}
         header["opaque"] = choice((0, 1, 7, 2**31 - 1, -(2**31), -1, 123456))
         if self.generator.random() < 0.1:
-            header |= choice(
-                ({"remark": None}, {"remark": ""}, {"flag": 2}, {"flag": 1}, {"opaque": "5"}, {"code": SEND})
-            )
+            odd = {"remark": None}, {"remark": ""}, {"flag": 2}, {"flag": 1}, {"opaque": "5"}, {"code": SEND}
+            header |= choice(odd)
         header = self._shuffled(header) if self.generator.random() < 0.3 else header
         text = json.dumps(header, ensure_ascii=self.generator.random() < 0.1, separators=(",", ":")).encode("utf-8")
         frame = frame_of(text, b"body" if self.generator.random() < 0.02 else b"")
@@ -198,9 +182,9 @@ class RequestMaker:
     def mutated(self, frame: bytes) -> bytes:
         return mutated(self.generator, frame)
 
-    def _query(self) -> dict[str, Any]:
+    def _query(self):
         choice, keys = self.generator.choice, self.keys
-        fields: dict[str, Any] = {"topic": choice(self.topics), "key": choice(keys)}
+        fields = {"topic": choice(self.topics), "key": choice(keys)}
         fields["maxNum"] = choice((64, 64, 32, 100, 2**31 - 1, 5, 1, 0, -1, 2**31))
         fields["beginTimestamp"] = choice((0, 0, 0, -1, -FOREVER, choice(self.times), "x"))
         fields["endTimestamp"] = choice((FOREVER, FOREVER, FOREVER, FOREVER + 1, choice(self.times), 0))
@@ -218,7 +202,7 @@ class RequestMaker:
                 fields[name] = choice(values)
         return fields
 
-    def _rendered(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _rendered(self, fields):
         """Integers as clients send them: as texts mostly."""
         for name, value in fields.items():
             if isinstance(value, int):
@@ -228,15 +212,13 @@ class RequestMaker:
             del fields[self.generator.choice(list(fields))]
         return self._shuffled(fields) if self.generator.random() < 0.3 else fields
 
-    def _shuffled(self, members: dict[str, Any]) -> dict[str, Any]:
+    def _shuffled(self, members):
         items = list(members.items())
         self.generator.shuffle(items)
         return dict(items)
 
 
-def pull(
-    topic: str, queue_id: int = 0, queue_offset: Any = 0, /, *, code: int = PULL, opaque: Any = 7, **fields: Any
-) -> bytes:
+def pull(topic, queue_id=0, queue_offset=0, /, *, code=PULL, opaque=7, **fields):
     """A pull as a Java client sends it, for all messages; a field that is None is left out."""
     wanted = {
         "queueId": queue_id, "maxMsgBytes": 262144, "maxMsgNums": 32, "sysFlag": SUBSCRIPTION_FLAG,
@@ -249,30 +231,24 @@ def pull(
 
 @dataclass
 class Puller:
-    """Makes pulls of the queues of a store, most of them plain, none that waits."""
-
     generator: random.Random
     queues: Sequence[tuple[str, int, int]]
-    """Topic, queue id, and how many messages are in the queue."""
     subscriptions: Sequence[tuple[str, str]]
-    """What is wanted, and of which type that is."""
 
     def frame(self) -> bytes:
-        """One pull; each is like many others, and one in ten has something that is not plain."""
         choice = self.generator.choice
         topic, queue_id, count = choice(self.queues)
         subscription, expression_type = choice(self.subscriptions)
-        queue_offset = (
-            self.generator.randint(-1, count) if self.generator.random() < 0.9 else choice((count + 1, 2**40))
-        )
+        is_near = self.generator.random() < 0.9
+        queue_offset = self.generator.randint(-1, count) if is_near else choice((count + 1, 2**40))
         code, opaque = choice((PULL, PULL, PULL, LITE_PULL)), choice((0, 1, 7, 2**31 - 1, -(2**31), -1))
         fields = {"subscription": subscription, "expressionType": expression_type, **self._oddities()}
         frame = pull(topic, queue_id, queue_offset, code=code, opaque=opaque, **fields)
         return mutated(self.generator, frame) if self.generator.random() < 0.05 else frame
 
-    def _oddities(self) -> dict[str, Any]:
+    def _oddities(self):
         choice = self.generator.choice
-        odd: Sequence[dict[str, Any]] = (
+        odd = (
             {"maxMsgNums": choice((1, 2, 5, 0, -1, 100, 5000, 2**31 - 1, 2**31))},
             {"maxMsgBytes": choice((None, 0, 1, 100, 1000, 2**31 - 1, -5, "x"))},
             {"sysFlag": SUBSCRIPTION_FLAG | 1, "commitOffset": choice((-1, 0, 1, 17, 2**40))},

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct, calcsize
-from types import ModuleType
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def tiles_of(layout: Struct) -> list[tuple[int, int, str]]:
     return tiles
 
 
-def check_layout(module: ModuleType) -> None:
+def check_layout(module) -> None:
     """Fail unless every table of `module` tiles its `Struct` and equals its dtype, and no record layout lacks a table.
 
     A `Struct` in the machine's own order (the kernel's, say) is no layout of a file and needs none.
@@ -92,7 +91,6 @@ def check_layout(module: ModuleType) -> None:
 def check_dtype(table: Table, dtype: "np.dtype[np.void]") -> None:
     """Fail unless a dtype has the table's fields: names, order, offsets, sizes, big-endian, no gaps."""
     assert dtype.names == tuple(row.field for row in table.rows)
-    assert dtype.fields is not None
     for row in table.rows:
         kind, offset = dtype.fields[row.field][:2]
         assert (offset, kind.itemsize) == (row.offset, row.size), f"{table.name}.{row.field}"
@@ -112,7 +110,7 @@ def _shape(layout: Struct) -> str:
     return re.sub(r"\d+s", "s", layout.format)
 
 
-def _is_defined_in(module: ModuleType, name: str) -> bool:
+def _is_defined_in(module, name):
     text = Path(str(module.__file__)).read_text(encoding="utf-8")
     return bool(re.search(rf"^{name}\b.*= Struct\(", text, re.MULTILINE))
 

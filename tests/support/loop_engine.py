@@ -4,11 +4,7 @@ import contextlib
 import errno
 import os
 import pickle
-from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, Self
-
-import pytest
 
 from protocol.errors import ConfigError, RocketLensError, is_out_of_room
 from spark_jobs.run._spark_calls import TaskFailed, sentence_of
@@ -21,17 +17,17 @@ class LoopEngine:
         self.tasks_at_once = tasks_at_once
         self.ran: list[str] = []
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         return self
 
     def __exit__(self, *_: object) -> None:
         """Nothing was started."""
 
-    def run_tasks(self, name: str, tasks: Sequence[Any], function: Callable[[Any], Any], /) -> list[Any]:
+    def run_tasks(self, name, tasks, function, /):
         self.ran.append(name)
         return [self.run(function, pickle.loads(pickle.dumps(task))) for task in tasks]
 
-    def run(self, function: Callable[[Any], Any], task: Any) -> Any:
+    def run(self, function, task):
         try:
             return function(task)
         except ConfigError:
@@ -41,10 +37,9 @@ class LoopEngine:
             raise TaskFailed(sentence_of(error)) from room
 
     @contextlib.contextmanager
-    def share(self, value: Any) -> Iterator[Any]:
+    def share(self, value):
         yield SimpleNamespace(value=value)
 
 
-def run_jobs_here(patch: pytest.MonkeyPatch, engine: Any = LoopEngine) -> None:
-    """Have the local engine of all jobs, and commands, be another: a class, or what makes one."""
+def run_jobs_here(patch, engine=LoopEngine) -> None:
     patch.setattr("spark_jobs.run.local_engine.LocalEngine", engine)

@@ -1,7 +1,6 @@
 """Records built from their fields, as a broker would store them."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from protocol.host_address import HostAddress
 from store_files import pack_record, property_bytes, with_host_bits
@@ -11,11 +10,7 @@ _NUMBERS = """queue_id queue_offset physical_offset flag sys_flag born_timestamp
 _NOWHERE = HostAddress("127.0.0.1", 0)
 
 
-def encode_message(
-    *, topic: str, body: bytes = b"", properties: Mapping[str, str] | bytes = b"", born_host: HostAddress = _NOWHERE,
-    store_host: HostAddress = _NOWHERE, body_crc: int | None = None, **more: Any,
-) -> bytes:  # fmt: skip
-    """The record that a broker would store; the host bits of `sys_flag` follow the hosts, numbers are 0 by default."""
+def encode_message(*, topic, body=b"", properties=b"", born_host=_NOWHERE, store_host=_NOWHERE, body_crc=None, **more):
     block = property_bytes(properties) if isinstance(properties, Mapping) else bytes(properties)
     fields = dict.fromkeys(_NUMBERS.split(), 0) | more
     hosts = {"born_host": (born_host.ip, born_host.port), "store_host": (store_host.ip, store_host.port)}

@@ -22,7 +22,6 @@ LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 def figures_of(text: str) -> Figures:
-    """Every sample of a text, as the official parser reads it, where no label has to be escaped."""
     samples = SAMPLE.findall(text)
     return Figures({(name, frozenset(LABEL.findall(labels))): float(value) for name, labels, value in samples})
 

@@ -23,9 +23,8 @@ import sys
 import time
 import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 import pytest
@@ -46,7 +45,6 @@ MOST_SECONDS, MOST_TESTS = 20, 200
 """What is run for one fault, by the seconds of the recorded run."""
 BROKEN = 99
 LIMIT_SECONDS = 150
-"""A fault with which tests take longer is found."""
 
 SWITCH = """
 import os
@@ -66,18 +64,15 @@ def active(number):
     return number == active_number
 """
 
-PAIRS: tuple[tuple[Any, Any], ...] = (
+PAIRS = (
     *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)),
     *((ast.And, ast.Or), (ast.Add, ast.Sub), (ast.Mult, ast.FloorDiv), (ast.LShift, ast.RShift)),
     (ast.BitAnd, ast.BitOr),
 )
-OTHERS: dict[type[ast.AST], Any] = {**dict(PAIRS), **{second: first for first, second in PAIRS}, ast.Mod: ast.FloorDiv}
-"""What an operator becomes."""
+OTHERS = {**dict(PAIRS), **{second: first for first, second in PAIRS}, ast.Mod: ast.FloorDiv}
 
 
 class Fault(NamedTuple):
-    """One fault: where it is, and the source of both values."""
-
     path: str
     function: str
     nth: int
@@ -117,7 +112,7 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bytes))
 
 
-def _faults_as_a_whole(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+def _faults_as_a_whole(node):
     match node:
         case ast.If(test) | ast.IfExp(test):
             yield test, f"not ({ast.unparse(test)})"
@@ -127,7 +122,7 @@ def _faults_as_a_whole(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
             yield value, "None"
 
 
-def _expressions(node: ast.AST, names: tuple[str, ...], in_function: bool) -> Iterator[tuple[str, ast.expr, str]]:
+def _expressions(node, names, in_function):
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             body = ast.Module(child.body, [])

@@ -3,13 +3,12 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Iterator, Sequence
 
 from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from protocol.bodies import BrokerData, ClusterInfo, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
+from protocol.command import Response, decode_command, encode_response, ext_fields_of
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader, GetRouteInfoRequestHeader
 
@@ -17,8 +16,6 @@ NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
 
 class NameServer:
-    """Notes its requests, and answers as it is set to."""
-
     def __init__(self) -> None:
         self.cluster = NOBODY
         self.register_code = ResponseCode.SUCCESS
@@ -31,7 +28,6 @@ class NameServer:
         return Endpoint.of_socket(self._server.sockets[0].getsockname())
 
     def close(self) -> None:
-        assert self._server is not None
         self._server.close()
         for writer in self.writers:
             writer.transport.abort()
@@ -49,7 +45,7 @@ class NameServer:
                 answer = self._answer(command)
                 writer.write(encode_response(command, answer) + bytes(answer.body))
 
-    def _answer(self, command: Command) -> Response:
+    def _answer(self, command):
         if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             return Response(body=self.cluster)
         if command.code == RequestCode.REGISTER_BROKER:
@@ -58,7 +54,7 @@ class NameServer:
 
 
 @contextlib.contextmanager
-def name_server_in_a_thread() -> Iterator[tuple[NameServer, Endpoint]]:
+def name_server_in_a_thread():
     """One that goes on while the test waits for a process."""
     loop, name_server = asyncio.new_event_loop(), NameServer()
     thread = threading.Thread(target=loop.run_forever)
@@ -79,7 +75,7 @@ async def _end(name_server: NameServer) -> None:
 
 
 class NamedBrokers:
-    def __init__(self, topics: Sequence[str] = (), **brokers: Endpoint) -> None:
+    def __init__(self, topics=(), **brokers) -> None:
         data = {name: BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()}
         self._route = encode_json(TopicRouteData(broker_datas=list(data.values())))
         self._cluster = encode_json(ClusterInfo(broker_addr_table=data, cluster_addr_table={"c": list(data)}))

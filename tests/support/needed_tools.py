@@ -1,12 +1,7 @@
-"""Programs that a machine may not have, and what becomes of the tests that need one that is missing.
-
-Such a test is skipped when it asks for the program: pytest's last lines count these tests by what they need. `.ci/run`
-checks first that all programs are there. A plugin of pytest, of which tests/conftest.py is made.
-"""
+"""Programs that a machine may not have, and what becomes of the tests that need one that is missing."""
 
 import os
 import shutil
-from collections.abc import Generator
 
 import pytest
 
@@ -30,18 +25,16 @@ def tool(name: str) -> str:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup() -> Generator[None]:
-    """Skip a test of which a fixture needs a program that is missing."""
+def pytest_runtest_setup():
     yield from _skipping()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call() -> Generator[None]:
-    """Skip a test that needs a program that is missing."""
+def pytest_runtest_call():
     yield from _skipping()
 
 
-def _skipping() -> Generator[None]:
+def _skipping():
     try:
         return (yield)
     except ToolMissing as error:

@@ -13,18 +13,16 @@ import sys
 import threading
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from benchmarks.server_process import free_port
 from blocking_client import eventually
 from interop.jars import build_go, cached, copy_jars
 from needed_tools import tool
-from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.places.placed_run import read_manifest
 from verifying import upload
@@ -112,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
-        if not any(name.lower() == "content-length" for name, _ in headers):
+        if "content-length" not in [name.lower() for name, _ in headers]:
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
@@ -125,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def faulty_proxy(endpoint: str, plan: FaultPlan) -> Iterator[str]:
+def faulty_proxy(endpoint, plan):
     address = urlsplit(endpoint)
     fields = {"plan": plan, "target": (address.hostname, address.port)}
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), fields))
@@ -149,18 +147,13 @@ START_SECONDS = 180
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
-Fresh: TypeAlias = Callable[[], OutputPlace]
-"""Gives empty places for output, one after the other."""
-
-
-def orphans(place: OutputPlace) -> set[str]:
-    """What lies at a place, and its manifest does not name."""
+def orphans(place):
     committed = read_manifest(place)
     named = {each.name for each in committed.parts} if committed else set()
     return set(place.objects("")) - named - {MANIFEST}
 
 
-def create_in_any_case(place: OutputPlace, name: str, data: bytes) -> None:
+def create_in_any_case(place, name, data) -> None:
     """`OutputPlace.create` of a store that ignores If-None-Match."""
     with contextlib.closing(place.new_object(name)) as new:
         new.write(data)
@@ -169,8 +162,6 @@ def create_in_any_case(place: OutputPlace, name: str, data: bytes) -> None:
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A place for stores below the URL `root`; `options` are what fsspec needs to know of it, as JSON."""
-
     options: str
     root: str = "s3://stores"
 
@@ -179,7 +170,7 @@ class ObjectStore:
         return f"{self.root}/{name}"
 
     @contextlib.contextmanager
-    def behind(self, plan: FaultPlan, *, asks_again: bool = False) -> Iterator["ObjectStore"]:
+    def behind(self, plan, *, asks_again=False):
         """The same store behind a proxy that spoils answers; if the client itself never `asks_again`, we alone do."""
         options = json.loads(self.options)
         with faulty_proxy(options["endpoint_url"], plan) as endpoint:
@@ -188,7 +179,7 @@ class ObjectStore:
 
 
 @contextlib.contextmanager
-def object_store() -> Iterator[ObjectStore]:
+def object_store():
     """Run one: moto's application of S3 alone, since its server asks for each request which service is meant."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from moto.s3.models import s3_backends
@@ -212,7 +203,7 @@ def object_store() -> Iterator[ObjectStore]:
 
 
 @contextlib.contextmanager
-def object_store_process(work: Path) -> Iterator[ObjectStore]:
+def object_store_process(work):
     """Run one in a process of its own, for clients that hold Python's lock while they ask."""
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
@@ -230,13 +221,10 @@ def _with_bucket(endpoint: str) -> ObjectStore:
 
 
 @contextlib.contextmanager
-def google_store(work: Path) -> Iterator[ObjectStore]:
-    """Run one that speaks Google's protocol. Raises ClientUnavailable."""
+def google_store(work):
     import gcsfs  # reads the variable above when it is loaded
 
-    server = cached(
-        f"fake-gcs-server-{GOOGLE_VERSION}", lambda folder: build_go(f"{GOOGLE_SERVER}@{GOOGLE_VERSION}", folder)
-    )
+    server = cached(f"fake-gcs-server-{GOOGLE_VERSION}", partial(build_go, f"{GOOGLE_SERVER}@{GOOGLE_VERSION}"))
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     options = ("-scheme", "http", "-host", "127.0.0.1", "-port", str(port), "-backend", "memory")
@@ -248,8 +236,7 @@ def google_store(work: Path) -> Iterator[ObjectStore]:
 
 
 @contextlib.contextmanager
-def hadoop_store(work: Path) -> Iterator[ObjectStore]:
-    """Run Hadoop's mini-cluster. Raises ClientUnavailable."""
+def hadoop_store(work):
     import pyspark
 
     client = next((Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar"))
@@ -272,7 +259,7 @@ def _answers(url: str) -> bool:
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str], work: Path) -> Iterator[None]:
+def _running(command, work):
     with (work / "output").open("wb") as output:
         process = subprocess.Popen(command, cwd=work, stdout=output, stderr=output)
     try:

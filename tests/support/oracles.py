@@ -7,7 +7,6 @@ store-format reference.
 import itertools
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +17,11 @@ ROLLBACK = 0xC
 END_OF_TIME = 2**63 - 1
 
 
-# --- integers -------------------------------------------------------------------------------------------------------
-
-
 def signed(data: bytes, position: int, size: int) -> int:
-    """The big-endian signed integer of `size` bytes at `position`."""
     return int.from_bytes(data[position : position + size], "big", signed=True)
 
 
 def packed(value: int, size: int) -> bytes:
-    """`value` as a big-endian signed integer of `size` bytes."""
     return value.to_bytes(size, "big", signed=True)
 
 
@@ -188,9 +182,7 @@ def messages_of(record: Record) -> list[Record]:
     return found or [record]
 
 
-def read_record(
-    data: bytes, position: int, physical_offset: int | None = None, *, check_crc: bool = True
-) -> Record | None:
+def read_record(data, position, physical_offset=None, *, check_crc=True):
     """The record at `position` of `data` if there is a valid one: magic, own offset, all lengths, body CRC."""
     magic = MAGICS.get(bytes(data[position + 4 : position + 8]))
     if magic is None or len(data) - position < 91:
@@ -261,11 +253,7 @@ def property_crc_holds(record: bytes) -> bool:
     return int(value[::-1]) == zlib.crc32(record[:-20]) & 0x7FFFFFFF
 
 
-def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
-    """The records of one segment, up to its BLANK or to the first thing that is none.
-
-    Heads of DLedger entries may stand in front of them.
-    """
+def scan_segment(data, base_offset):
     position = behind_heads(data, 0, base_offset)
     while record := read_record(data, position, base_offset + position):
         yield record
@@ -297,8 +285,7 @@ def is_closing_blank(data: bytes, position: int, length: int) -> bool:
     return position < length and head in (left + BLANK_MAGIC.to_bytes(4, "big"), packed(-1, 4) + left)
 
 
-def read_log(directories: Path | Iterable[Path]) -> list[Record]:
-    """All records of a commit log in one or several directories, segment by segment."""
+def read_log(directories):
     found = [directories] if isinstance(directories, Path) else list(directories)
     segments = {int(path.name): path for directory in found for path in directory.iterdir() if path.name.isdigit()}
     return [record for base, path in sorted(segments.items()) for record in scan_segment(path.read_bytes(), base)]
@@ -308,7 +295,6 @@ def read_log(directories: Path | Iterable[Path]) -> list[Record]:
 
 
 def index_keys(record: Record, profile: str = "5.5") -> list[str]:
-    """The strings that a broker puts into the index for a record, in order."""
     if record.sys_flag & ROLLBACK == ROLLBACK:
         return []
     properties, topic = record.properties, record.topic
@@ -320,7 +306,6 @@ def index_keys(record: Record, profile: str = "5.5") -> list[str]:
 
 
 ENTRY = struct.Struct(">iqii")
-"""Hash, physical offset, seconds, and the number of the entry before it in its slot."""
 
 SLOT = struct.Struct(">i")
 
@@ -354,12 +339,10 @@ class IndexImage:
         return 40 + 4 * self.slot_count + 20 * self.entry_count
 
     def successor(self) -> "IndexImage":
-        """The file after this one, seeded with where this one ends."""
         time, offset = self.end_timestamp, self.end_physical_offset
         return IndexImage(self.slot_count, self.entry_count, time, time, offset, offset)
 
     def put(self, text: str, physical_offset: int, store_timestamp: int) -> None:
-        """One entry. The first one's time difference still counts from the seed: that is the broker's seed quirk."""
         hash_value = index_hash(text)
         slot = hash_value % self.slot_count
         previous = self.slots.get(slot, 0)
@@ -382,7 +365,6 @@ class IndexImage:
         return b"".join(packed(number, 8) for number in numbers) + counts
 
     def entry_bytes(self) -> bytes:
-        """Entries 1 … as they are in the file."""
         return b"".join(itertools.starmap(ENTRY.pack, self.entries))
 
     def slot_bytes(self) -> bytes:
@@ -395,7 +377,7 @@ class IndexImage:
         return (self.header() + self.slot_bytes() + bytes(20) + self.entry_bytes()).ljust(self.size, b"\0")
 
 
-def index_image(keys: Sequence[str], slots: int = 7, entries: int = 30) -> IndexImage:
+def index_image(keys, slots=7, entries=30):
     """An index file of a topic T, whose entries are 100 bytes of log and a second apart."""
     image = IndexImage(slots, entries)
     for number, key in enumerate(keys):
@@ -425,15 +407,12 @@ class IndexBuilder:
         return self.files[-1]
 
 
-def build_index(records: Iterable[Record], slot_count: int, entry_count: int, profile: str = "5.5") -> list[bytes]:
+def build_index(records, slot_count, entry_count, profile="5.5"):
     """The bytes of every index file, in order, for a log that a broker indexed from its first record on."""
     builder = IndexBuilder(slot_count, entry_count, profile)
     for record in records:
         builder.dispatch(record)
     return [image.to_bytes() for image in builder.files]
-
-
-# --- index look-up --------------------------------------------------------------------------------------------------
 
 
 def walk_chain(index_file: bytes, slot_count: int, hash_value: int) -> list[int]:
@@ -466,7 +445,7 @@ def first_bad_entry(index_file: bytes, slot_count: int, entry_count: int) -> int
     return entry_count + 1 + wrong[0] if wrong else 0
 
 
-def lacks_entry(record: Record, entries: Iterable[tuple[int, int]], has_tags: bool) -> bool:
+def lacks_entry(record, entries, has_tags):
     """Whether one of the strings a record is indexed under has no entry (hash, physical offset) among those given."""
     texts = index_keys(record, "5.5" if has_tags else "5.3")
     return not {(index_hash(text), record.physical_offset) for text in texts} <= set(entries)
@@ -481,17 +460,7 @@ def has_key(record: Record, key: str, kind: str) -> bool:
     return kind != "U" and key in record.keys
 
 
-def query(
-    records: Sequence[Record],
-    topic: str,
-    key: str,
-    *,
-    kind: str = "ANY",
-    maximum: int = 64,
-    begin: int = 0,
-    end: int = END_OF_TIME,
-    before_offset: int = END_OF_TIME,
-) -> list[int]:
+def query(records, topic, key, *, kind="ANY", maximum=64, begin=0, end=END_OF_TIME, before_offset=END_OF_TIME):
     """The exact answer by scanning everything: physical offsets, ascending, of the newest `maximum` matches.
 
     A match has the topic and the key, starts below `before_offset` and, but for unique keys, was stored within
@@ -509,16 +478,7 @@ def query(
     return sorted(offsets)[-maximum:] if maximum > 0 else []
 
 
-def lookup(
-    index_files: Iterable[tuple[bytes, int]],
-    scanned: Iterable[tuple[int, int]],
-    records: Sequence[Record],
-    topic: str,
-    key: str,
-    *,
-    kind: str = "ANY",
-    **window: int,
-) -> list[int]:
+def lookup(index_files, scanned, records, topic, key, *, kind="ANY", **window):
     """The answer of an index that is only a hint: what it proposes of what `query` finds, oldest first, all of it.
 
     `index_files` are bytes and slot counts; `scanned` further entries as (hash, physical offset).
@@ -561,5 +521,4 @@ def is_queued(record: Record) -> bool:
 
 
 def queue_unit(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> bytes:
-    """The 20 bytes of a ConsumeQueue unit."""
     return packed(record.physical_offset, 8) + packed(record.total_size, 4) + packed(tags_code(record, levels), 8)

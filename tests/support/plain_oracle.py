@@ -1,8 +1,6 @@
 """What a conversion of a store of DLedger's must make of its log and its queues, in plain Python."""
 
 import zlib
-from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 from oracles import packed, scan_segment, signed
@@ -19,7 +17,7 @@ class PlainLog(NamedTuple):
     end: int
 
 
-def plain_log(folders: Iterable[Path], segment_size: int) -> PlainLog:
+def plain_log(folders, segment_size):
     """The log of these folders as a plain one: what of it is intact up to the first damage of each segment.
 
     A segment behind the last one with a record is not made, and all in front of the last one are closed.
@@ -49,7 +47,7 @@ def plain_log(folders: Iterable[Path], segment_size: int) -> PlainLog:
     return PlainLog(segments, moves, end)
 
 
-def moved_record(record: bytes, place: int, moves: Mapping[int, int], minimum: int) -> bytes:
+def moved_record(record, place, moves, minimum):
     """A record with the fields changed that name places of the log, and the checksum of all with them."""
     flags = signed(record, 36, 4)
     half_at = 48 + (20 if flags & 0x10 else 8) + 8 + (20 if flags & 0x20 else 8) + 4
@@ -64,8 +62,7 @@ def moved_record(record: bytes, place: int, moves: Mapping[int, int], minimum: i
     return changed
 
 
-def moved_units(data: bytes, moves: Mapping[int, int]) -> bytes:
-    """A file of a plain queue whose units lead to the new places; all of their records must have been moved."""
+def moved_units(data, moves):
     out = bytearray(data)
     for position in range(0, len(data), 20):
         offset, size = signed(data, position, 8), signed(data, position + 8, 4)

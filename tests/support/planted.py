@@ -1,13 +1,10 @@
 """Modules, ours by name or what ours import, that lie where somebody may import them: each leaves a mark there."""
 
-from pathlib import Path
-
 NAMES = (
     "msgspec", "msgpack", "numpy", "json", "click", "rich", "uvloop", "pyspark", "py4j", "zipfile",
     "storage/__init__", "protocol/__init__", "broker/__init__", "spark_jobs/__init__", "storage/kernels/__init__",
     "site", "sitecustomize", "usercustomize", "encodings/__init__", "daemon", "worker",
 )  # fmt: skip
-"""What our processes and Spark's import, and what a Python imports by itself."""
 
 MARK = ".ran-"
 CODE = f"""
@@ -17,30 +14,26 @@ with open(os.path.join({{directory!r}}, {MARK!r} + __name__), "a") as file:
 """
 
 
-def plant(directory: Path) -> None:
-    """Put such modules into a directory."""
+def plant(directory) -> None:
     for name in NAMES:
         path = directory / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(CODE.format(directory=str(directory)))
 
 
-def imported(directory: Path) -> dict[str, str]:
-    """Which of them were imported, and by which processes."""
+def imported(directory):
     return {path.name.removeprefix(MARK): path.read_text() for path in directory.glob(f"{MARK}*")}
 
 
 FOREIGN_MARK = ".was-imported"
 
 
-def plant_foreign(directory: Path, *names: str) -> Path:
-    """Put packages of these names into a directory; one that is imported leaves a mark there."""
+def plant_foreign(directory, *names):
     for name in names:
         (directory / name).mkdir(parents=True)
         (directory / name / "__init__.py").write_text(f"open({str(directory / FOREIGN_MARK)!r}, 'w').close()\n")
     return directory
 
 
-def was_imported(directory: Path) -> bool:
-    """Whether one of them was."""
+def was_imported(directory):
     return (directory / FOREIGN_MARK).exists()

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from read_only import State, state_of
+from read_only import state_of
 from read_only_guard import NOBODY
 from spark_jobs.publish.deliver import log_digest
 from spark_jobs.publish.publish_journal import VERSION, Journal, JournalEntry
 from spark_jobs.scan.source import find_source
 
 OWNER = NOBODY
-"""The user whose the store is."""
 
 ANOTHER = 12345
 SECRET = b"what root alone may read\n" * 400
@@ -39,7 +38,6 @@ WORK_PLACES = (
     f"/{RUN}/done/report.msgpack",
     f"/{RUN}/partial", f"/{RUN}/staged", f"/{RUN}/staged/index", f"/{RUN}/blocks", f"/{RUN}/progress",
 )  # fmt: skip
-"""Places in a work directory."""
 
 KINDS = ("file", "directory", "link", "dangling link", "second name", "fifo", "journal", "manifest")
 TARGETS = ("secret", "precious", f"precious/{RUN}", "empty", "theirs", "")
@@ -89,7 +87,6 @@ class Field:
             give(self.store)
 
     def plant(self, directory: Path, plant: Plant) -> bool:
-        """Plant something; False where that is not possible, as below a file or a link."""
         path, target = directory / plant.place, self.outside / plant.target
         if not self._leads_there(path, directory):
             return False
@@ -134,7 +131,7 @@ class Field:
                 return False
         return True
 
-    def snapshot(self) -> dict[str, State]:
+    def snapshot(self):
         """All that lies outside; a file changes by the loss of a second name, which anybody can take from it."""
         return {
             path: dataclasses.replace(state, changed_ns=0) if path in self._named_twice else state
@@ -168,7 +165,6 @@ def give(root: Path, uid: int = OWNER) -> None:
 
 
 def evil_journal(store: Path, target: Path, name: str = "../x") -> bytes:
-    """A journal of a publishing that would move a file of anybody's, as far as the store still can be read."""
     try:
         digest = log_digest(find_source(store, ()))
         lock = (store / "lock").stat()

@@ -1,14 +1,10 @@
-"""A store as a broker leaves it behind for a group that pops, and a plain model of what the group has.
-
-The broker's notes are written as PopMessageProcessor, AckMessageProcessor, ChangeInvisibleTimeProcessor and
-PopReviveService of RocketMQ 5.5.0 write them; nothing of the project is used.
-"""
+"""A store as a broker leaves it behind for a group that pops, and a plain model of what the group has."""
 
 import json
 import struct
 from dataclasses import dataclass, field
 
-from store_writer import START_TIMESTAMP, StoreWriter
+from store_writer import START_TIMESTAMP
 
 TIMER, REVIVE = "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_DefaultCluster"
 ACK_INTERVAL = 1_000
@@ -26,7 +22,6 @@ class Delivered:
     state: str = "unread"
     until: int | None = None
     pop: tuple[int, int] = (0, 0)
-    """First offset and time of the newest pop."""
 
 
 @dataclass
@@ -42,7 +37,7 @@ class OpenPop:
 class PoppingBroker:
     """Writes the messages of one topic and of one group's retry topic, and all that is noted of the group's pops."""
 
-    def __init__(self, writer: StoreWriter, *, topic: str = "T", group: str = "g", has_origin: bool = True) -> None:
+    def __init__(self, writer, *, topic="T", group="g", has_origin=True) -> None:
         self.writer, self.topic, self.group, self.has_origin = writer, topic, group, has_origin
         self.retry_topic = f"%RETRY%{group}_{topic}"
         self.now = START_TIMESTAMP
@@ -67,7 +62,6 @@ class PoppingBroker:
         return START_TIMESTAMP + sum(map(ord, key))
 
     def pop(self, topic: str, count: int, invisible: int) -> None:
-        """Pop the next messages, if there are any."""
         first = self.next.get(topic, 0)
         records = self.queues[topic][first : first + count]
         if records:
@@ -129,7 +123,6 @@ class PoppingBroker:
             self._to_revive(tag, note)
 
     def revive(self) -> None:
-        """Put those back whose time is over, as far as the revive topic goes."""
         for tag, note in self._revive[self._revived :]:
             if tag == "ck":
                 checkpoint = self.checkpoints[str(note["t"]), int(str(note["so"])), int(str(note["pt"]))]

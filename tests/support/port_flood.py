@@ -1,7 +1,6 @@
 """Requests that are long to parse: heartbeats, checks, odd bodies, expressions, made-up groups."""
 
 import json
-from collections.abc import Callable
 
 from draining import pull_of
 from heartbeats import consumer, heartbeat, subscription
@@ -18,7 +17,6 @@ def expression(number: int, size: int) -> str:
 
 
 def expressions(number: int, count: int, size: int) -> bytes:
-    """A heartbeat of one group that subscribes to `count` topics, each by an expression of its own."""
     wanted = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
     body = heartbeat(f"c{number}", consumer(f"G{number}", *wanted))
     return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=body)
@@ -34,7 +32,6 @@ WITH_A_BODY += (RequestCode.CHECK_CLIENT_CONFIG, RequestCode.QUERY_ASSIGNMENT)
 
 
 def odd_body(number: int, size: int) -> bytes:
-    """A heartbeat that is no plain JSON, and nearly none at all."""
     body = b'{"clientID":"c%d","x":{' % number + b"{}:1," * (size // 5)
     return encode_request(WITH_A_BODY[number % len(WITH_A_BODY)], {}, opaque=1, body=body)
 
@@ -46,14 +43,12 @@ def pull(number: int, size: int) -> bytes:
 
 
 def groups(number: int, count: int) -> bytes:
-    """A heartbeat of many groups nobody has heard of, under long names."""
     wanted = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
     producers = tuple(f"{number}-{each}-{'p' * 200}" for each in range(count))
     return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat("c" * 200, *wanted, producers=producers))
 
 
 def commits(number: int, count: int) -> bytes:
-    """Commits of groups nobody has heard of, to which nobody wants an answer, and a request to be answered."""
     place = {"topic": TOPIC, "queueId": "0", "commitOffset": "1"}
     wanted = b"".join(
         encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": group, **place}, opaque=1, oneway=True)
@@ -67,7 +62,7 @@ def huge(number: int, size: int) -> bytes:
     return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *wanted)))
 
 
-LARGE: list[Callable[[int], bytes]] = [
+LARGE = [
     lambda number: expressions(number, 100, 2400),
     lambda number: check(number, 250_000),
     lambda number: odd_body(number, 130_000),
@@ -78,4 +73,3 @@ LARGE: list[Callable[[int], bytes]] = [
     lambda number: huge(number, 12_000_000),
     lambda number: b"".join(expressions(number + each, 1, 500) for each in range(0, 100, 2)),
 ]
-"""Requests of each kind, by a number that makes all names in them new."""

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from forked_command import Forked, fork_command
 
 ROOT = Path(__file__).parents[2]
 OPTIONS: tuple[str, ...] = ()
-"""Further options of every server."""
 
 ROCKETLENS = (sys.executable, "-c", "from rocketlens.cli.main import main; main(prog_name='rocketlens')")
 COMMAND = ROCKETLENS
@@ -63,7 +61,6 @@ class Serving:
 
     @property
     def places(self) -> list[tuple[str, list[Endpoint]]]:
-        """Each store with its addresses, as its line has them."""
         found = LINE.fullmatch(self.line)
         assert found, self.line
         parts = [part.rpartition(" on ") for part in found[1].split("; ")]
@@ -75,7 +72,6 @@ class Serving:
 
     @property
     def http_port(self) -> int:
-        """The port for metrics and health in its line."""
         found = LINE.fullmatch(self.line)
         assert found, self.line
         return Endpoint.parse(found[2]).port
@@ -87,13 +83,12 @@ class Serving:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal; the exit code, which has to come in time."""
         self.process.send_signal(number)
         return self.process.wait(STOP_SECONDS)
 
 
 @contextlib.contextmanager
-def serving_process(store: Path, folder: Path, *arguments: str, tree: Path = ROOT) -> Iterator[Serving]:
+def serving_process(store, folder, *arguments, tree=ROOT):
     """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends.
 
     Further stores may be among the arguments. `tree` has the code that serves.
@@ -124,7 +119,7 @@ def serving_process(store: Path, folder: Path, *arguments: str, tree: Path = ROO
 
 
 @contextlib.contextmanager
-def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) -> Iterator[tuple[str, int]]:
+def rocketlens_serving(store, work, *options, port=0):
     """The address of a server of a store, with its state in ``work``, which must end well; port 0 takes a free one."""
     arguments = ("--listen", f"127.0.0.1:{port}", "--state-dir", str(work / "state"), *options)
     with serving_process(store, work, *arguments) as serving:

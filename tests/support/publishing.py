@@ -5,20 +5,16 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 from spark_jobs.publish import store_lock
-from spark_jobs.publish.publish import Published, Staged, publish, roll_forward
+from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.store_lock import StoreLock
 
 TIME = "20240229123456"
 NAMES = ("consumequeue_ext", "consumequeue", "batchconsumequeue", "index", "checkpoint")
-Tree = dict[str, bytes | None]
-"""Contents of files by path below a root, None for directories."""
 
-OLD: Mapping[str, Tree] = {
+OLD = {
     "commitlog": {"00000000000000000000": b"log"},
     "config": {"topics.json": b"{}"},
     "consumequeue_ext": {"T": None, "T/0": None, "T/0/00000000000000000000": b"old ext"},
@@ -26,7 +22,7 @@ OLD: Mapping[str, Tree] = {
     "batchconsumequeue": {"B": None, "B/0": None, "B/0/00000000000000000000": b"old batch"},
     "index": {"20240101000000000": b"old 1", "20240101000000001": b"old 2"},
 }
-NEW: Mapping[str, Tree] = {
+NEW = {
     "consumequeue_ext": {"U": None, "U/0": None, "U/0/00000000000000000000": b"new ext"},
     "consumequeue": {"T": None, "T/0": None, "T/0/00000000000000000000": b"new unit"},
     "batchconsumequeue": {},
@@ -36,7 +32,7 @@ OLD_FILES = {"checkpoint": b"old checkpoint", "lock": b"lock"}
 NEW_FILES = {"checkpoint": b"new checkpoint"}
 
 
-def write_tree(root: Path, tree: Tree) -> None:
+def write_tree(root, tree) -> None:
     root.mkdir(parents=True)
     for name, content in tree.items():
         if content is None:
@@ -45,7 +41,7 @@ def write_tree(root: Path, tree: Tree) -> None:
             (root / name).write_bytes(content)
 
 
-def read_tree(root: Path) -> Tree | bytes | None:
+def read_tree(root):
     if root.is_file():
         return root.read_bytes()
     if not root.exists():
@@ -60,9 +56,7 @@ new = {**NEW, **NEW_FILES}.__getitem__
 
 
 class Scene:
-    """A directory with a store and a work directory, `names` staged, and `missing` not in the store yet."""
-
-    def __init__(self, root: Path, names: Sequence[str] = NAMES, missing: Sequence[str] = ()) -> None:
+    def __init__(self, root, names=NAMES, missing=()) -> None:
         self.root = root
         self.store = root / "store"
         self.work = root / "work"
@@ -90,15 +84,15 @@ class Scene:
     def staged(self) -> list[Staged]:
         return [Staged(name, self.work / "staged" / name) for name in reversed(self.names)]
 
-    def publish(self, time: str = TIME, source: str = "") -> Published:
+    def publish(self, time=TIME, source=""):
         with StoreLock(self.store) as lock:
             return publish(lock, self.staged, self.journal, time, source=source)
 
-    def roll_forward(self, source: str = "") -> Published | None:
+    def roll_forward(self, source=""):
         with StoreLock(self.store) as lock:
             return roll_forward(lock, self.journal, source=source)
 
-    def backup(self, name: str) -> Path:
+    def backup(self, name):
         return self.store / f"{name}.bak-{TIME}"
 
     def assert_published(self) -> None:
@@ -112,7 +106,6 @@ class Scene:
         assert os.listdir(self.work / "staged") == []
 
     def assert_untouched(self) -> None:
-        """The store is what it was, and all is staged as it was."""
         for name in {*OLD, *OLD_FILES}:
             assert read_tree(self.store / name) == (None if name in self.missing else old(name)), name
         for name in self.names:
@@ -121,7 +114,6 @@ class Scene:
         assert not self.journal.exists()
 
     def assert_whole(self, *, may_be_missing: bool) -> None:
-        """Each thing is wholly old or wholly new; with two renames it may be missing, and then both are there."""
         for name in self.names:
             found = read_tree(self.store / name)
             if found is None and name not in self.missing:
@@ -135,12 +127,11 @@ class Scene:
             assert read_tree(self.store / name) == old(name), name
 
     def digest(self) -> str:
-        """Of all names and contents below the root but the journal's."""
         content = {str(path.relative_to(self.root)): read_tree(path) for path in sorted(self.root.rglob("*"))}
         content.pop(str(self.journal.relative_to(self.root)), None)
         return hashlib.sha256(repr(content).encode()).hexdigest()
 
-    def _assert_no_trace(self, backups: Sequence[str]) -> None:
+    def _assert_no_trace(self, backups) -> None:
         expected = {*OLD, *OLD_FILES, *self.names, *(self.backup(name).name for name in backups)}
         expected -= {name for name in self.missing if name not in self.names or not (self.store / name).exists()}
         assert {path.name for path in self.store.iterdir()} == expected | {"lock"}
@@ -152,14 +143,12 @@ def look_for_nobody(*_: object) -> tuple[list[str], list[str]]:
 
 
 def publish_scene(scene: Scene) -> None:
-    """To be run in a child: what a run of the job does, end what was begun, else begin."""
     store_lock.find_writers = look_for_nobody
     if scene.roll_forward() is None:
         scene.publish()
 
 
 def roll_scene_forward(scene: Scene, source: str = "") -> None:
-    """To be run in a child."""
     store_lock.find_writers = look_for_nobody
     scene.roll_forward(source)
 
@@ -190,11 +179,10 @@ sys.stdin.read()
 
 
 @contextmanager
-def holding(path: Path, how: str) -> Iterator[int]:
+def holding(path, how):
     """Another process that holds a file: `lock`, `map shared|private|read`, or open with a flag; its id."""
     command = [sys.executable, "-c", HOLDER, str(path), how]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         HOLDERS.add(process.pid)
         try:

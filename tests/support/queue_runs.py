@@ -1,8 +1,6 @@
 """Units of a queue as the scan of a log hands them on: in runs of consecutive queue offsets, cut at block ends too."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +8,6 @@ from oracles import packed
 
 
 class QueuedUnit(NamedTuple):
-    """One unit: its record's queue offset and store time, and its bytes."""
-
     queue_offset: int
     data: bytes
     timestamp: int = 0
@@ -26,13 +22,12 @@ def batch_unit(physical_offset: int, base_offset: int, count: int, *, size: int 
     return head + packed(base_offset, 8) + packed(count, 2) + packed(-1, 4) + packed(0, 4)
 
 
-def queued(offsets: Iterable[int], *, start: int = 0, step: int = 100) -> list[QueuedUnit]:
-    """Units of records that lie `step` bytes apart, for these queue offsets in the order of the log."""
+def queued(offsets, *, start=0, step=100):
     places = enumerate(offsets)
     return [QueuedUnit(each, unit(start + number * step, tags_code=number), 1000 + number) for number, each in places]
 
 
-def runs_of(units: Sequence[QueuedUnit], block: int) -> Iterator[list[QueuedUnit]]:
+def runs_of(units, block):
     """Cut at every jump of the queue offset and, as blocks of the log are, every `block` units."""
     run: list[QueuedUnit] = []
     for number, each in enumerate(units):
@@ -44,8 +39,7 @@ def runs_of(units: Sequence[QueuedUnit], block: int) -> Iterator[list[QueuedUnit
         yield run
 
 
-def put_all(builder: Any, units: Sequence[QueuedUnit], block: int = 1000, *, stamped: bool = False) -> None:
-    """Hand all units to a builder, as the blocks of a scan would."""
+def put_all(builder, units, block=1000, *, stamped=False) -> None:
     for run in runs_of(units, block):
         # The memory is changed once the builder has it: a block does not outlive its turn.
         data = bytearray(b"".join(each.data for each in run))
@@ -55,21 +49,19 @@ def put_all(builder: Any, units: Sequence[QueuedUnit], block: int = 1000, *, sta
         times[:] = -1
 
 
-def put_batches(builder: Any, units: Sequence[QueuedUnit], block: int = 1000) -> None:
+def put_batches(builder, units, block=1000) -> None:
     """Hand units of batches to a builder; such runs are not split at jumps."""
     for start in range(0, len(units), block):
         run = units[start : start + block]
         builder.put_run(run[0].queue_offset, memoryview(b"".join(each.data for each in run)))
 
 
-def files_under(directory: Path) -> dict[str, bytes]:
-    """Contents of all files below a directory by relative path; empty for a missing directory."""
+def files_under(directory):
     files = (path for path in sorted(directory.rglob("*")) if path.is_file())
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
-def units_in(directory: Path, size: int = 20) -> dict[int, bytes]:
-    """What stands at each unit number of a queue's files, as long as something does."""
+def units_in(directory, size=20):
     found = {}
     for path in sorted(directory.iterdir()):
         content = path.read_bytes()

@@ -8,10 +8,8 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from read_only_guard import NOBODY, become_nobody
 
@@ -33,7 +31,6 @@ class State:
 
 
 def state_of(root: Path) -> dict[str, State]:
-    """Every file and directory of a tree, the root too, by its path in it."""
     return {str(path.relative_to(root)): _state(path) for path in [root, *sorted(root.rglob("*"))]}
 
 
@@ -50,14 +47,13 @@ def _state(path: Path) -> State:
 
 
 def seal(root: Path) -> None:
-    """Take every right to write from a tree: files 0444, directories 0555."""
     for path in sorted(root.rglob("*"), reverse=True):
         path.chmod(0o555 if path.is_dir() else 0o444)
     root.chmod(0o555)
 
 
 @contextlib.contextmanager
-def reachable_directory() -> Iterator[Path]:
+def reachable_directory():
     """A new directory that nobody else than its owner may write to and everybody may enter; removed at the end.
 
     Not pytest's own, which its owner alone may enter.
@@ -77,8 +73,7 @@ def reachable_directory() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def sealed_copy(store: Path) -> Iterator[Path]:
-    """A copy of a store, with its times, that nobody can write to."""
+def sealed_copy(store):
     with reachable_directory() as directory:
         shutil.copytree(store, directory / "store", symlinks=True)
         seal(directory / "store")
@@ -86,7 +81,6 @@ def sealed_copy(store: Path) -> Iterator[Path]:
 
 
 def state_directory_beside(store: Path) -> Path:
-    """A directory beside a sealed copy that a guarded program may write to."""
     directory = store.with_name("state")
     directory.mkdir(mode=0o700)
     if os.getuid() == 0:
@@ -99,12 +93,11 @@ def guarded(store: Path, report: Path, program: str, *arguments: str) -> list[st
     return [sys.executable, str(GUARD), str(store), str(report), program, *arguments]
 
 
-def environment(**more: str) -> Mapping[str, str]:
+def environment(**more):
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), **more}
 
 
 def run_guarded(store: Path, program: str, *arguments: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
-    """Run a program under guard to its end; the attempts to change the store that were noted."""
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report")
         done = subprocess.run(
@@ -118,13 +111,12 @@ def attempts(report: Path) -> list[str]:
     return report.read_text().splitlines() if report.exists() else []
 
 
-def difference(before: Mapping[str, State], after: Mapping[str, State]) -> dict[str, Any]:
-    """Paths that came, went or changed."""
+def difference(before, after):
     paths = before.keys() | after.keys()
     return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
 
 
-def as_nobody(function: Callable[[], str]) -> str:
+def as_nobody(function):
     """What a function returns or raises (type and text) for somebody who is not root; in a child where root asks."""
     if os.getuid() != 0:
         return _outcome(function)
@@ -144,7 +136,7 @@ def as_nobody(function: Callable[[], str]) -> str:
     return text
 
 
-def _outcome(function: Callable[[], str]) -> str:
+def _outcome(function):
     try:
         return function()
     except Exception as error:
@@ -152,7 +144,7 @@ def _outcome(function: Callable[[], str]) -> str:
 
 
 @contextlib.contextmanager
-def as_user(uid: int = NOBODY) -> Iterator[None]:
+def as_user(uid=NOBODY):
     """Run a block as another user, in no group but one of its number; only root becomes one.
 
     It is the whole process that does, with all its threads, and it can go back. What that user is to reach lies in a

@@ -14,9 +14,7 @@ import mmap
 import os
 import pkgutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 NOBODY = 65534
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -34,8 +32,7 @@ LAZY = (
 )  # fmt: skip
 
 
-def changes(event: str, arguments: tuple[Any, ...]) -> list[Any]:
-    """Paths and descriptors that an audited event would change."""
+def changes(event, arguments):
     if event == "open":
         return [arguments[0]] if (arguments[2] or 0) & WRITING else []
     if event in ONE_PATH:
@@ -49,8 +46,7 @@ def changes(event: str, arguments: tuple[Any, ...]) -> list[Any]:
     return []
 
 
-def is_under(store: str, what: Any) -> bool:
-    """Whether a path or descriptor leads into the store."""
+def is_under(store, what):
     try:
         path = os.readlink(f"/proc/self/fd/{what}") if isinstance(what, int) else os.fsdecode(what)
         found = os.path.realpath(path)
@@ -59,10 +55,8 @@ def is_under(store: str, what: Any) -> bool:
     return found == store or found.startswith(store + os.sep)
 
 
-def watch(store: str, report: int) -> Callable[[str, tuple[Any, ...]], None]:
-    """An audit hook that writes attempts to an open file."""
-
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+def watch(store, report):
+    def hook(event, arguments) -> None:
         touched = [what for what in changes(event, arguments) if is_under(store, what)]
         if touched:
             os.write(report, f"{event} {touched[0]!r} {arguments[1:]!r}\n".encode("utf-8", "replace"))
@@ -81,7 +75,6 @@ def import_everything() -> None:
 
 
 def become_nobody() -> None:
-    """Give up root for good, where it is root that runs this."""
     if os.getuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)

@@ -4,8 +4,6 @@ import itertools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import lz4.frame
 import zstandard
@@ -19,8 +17,6 @@ LONG_TOPIC = "Long" + "x" * 120
 
 @dataclass(frozen=True)
 class Expected:
-    """What a consumer gets of one message."""
-
     key: str
     topic: str
     queue_id: int
@@ -33,17 +29,14 @@ class Expected:
 
 
 class _Kinds:
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root) -> None:
         self.writer = StoreWriter(root)
         self.expected: list[Expected] = []
         self._keys = (f"AC11{number:028X}" for number in itertools.count())
 
     def add(
-        self, stored_under: str, body: bytes, *, topic: str | None = None, kept: Mapping[str, str] | None = None,
-        left: Mapping[str, str] | None = None, stored: bytes | None = None, key: str | None = None,
-        is_expected: bool = True, **more: Any,
-    ) -> str:  # fmt: skip
-        """Store a message; `kept` and `left` are properties that go along and that do not."""
+        self, stored_under, body, *, topic=None, kept=None, left=None, stored=None, key=None, is_expected=True, **more
+    ):
         key = next(self._keys) if key is None else key
         kept, left = dict(kept or {}), dict(left or {})
         content, properties = body if stored is None else stored, {**left, **kept}
@@ -55,7 +48,7 @@ class _Kinds:
         return key
 
 
-def write_every_kind(root: Path) -> list[Expected]:
+def write_every_kind(root):
     """Write the store; what is expected is so where copies are sent, and what groups failed to consume to its topic."""
     kinds = _Kinds(root)
     add = kinds.add

@@ -1,28 +1,22 @@
-"""A catalog of Iceberg behind REST, on the loopback address, as far as pyiceberg and Spark ask one for tables.
-
-It answers by the catalog in SQLite below; a test may answer a commit 500, whether it is made or not. Iceberg's own, in
-Java, is here too.
-"""
+"""A catalog of Iceberg behind REST, on the loopback address, as far as pyiceberg and Spark ask one for tables."""
 
 import contextlib
 import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import uvicorn
 from pyiceberg.catalog.rest import CreateTableRequest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
-from pyiceberg.table import CommitTableRequest, Table
+from pyiceberg.table import CommitTableRequest
 from starlette.applications import Starlette
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -46,7 +40,7 @@ class RestCatalog:
 
 
 @contextlib.contextmanager
-def rest_catalog(directory: Path, options: Mapping[str, str] = MappingProxyType({})) -> Iterator[RestCatalog]:
+def rest_catalog(directory, options=MappingProxyType({})):
     """Run one whose tables are known below a directory; `options` are those of the object store of its tables."""
     directory.mkdir(parents=True, exist_ok=True)
     known = SqlCatalog("rest", uri=f"sqlite:///{directory}/rest.db", warehouse=f"file://{directory}", **options)
@@ -69,17 +63,14 @@ def rest_catalog(directory: Path, options: Mapping[str, str] = MappingProxyType(
 
 
 @contextlib.contextmanager
-def iceberg_rest_catalog(directory: Path) -> Iterator[str]:
+def iceberg_rest_catalog(directory):
     """Run Iceberg's own, with tables of this machine's files; yields its URI. Raises ClientUnavailable."""
-    jars = cached(
-        f"iceberg-rest-{ICEBERG}",
-        lambda folder: copy_jars(ICEBERG_POM, folder, f"-Diceberg.version={ICEBERG}", "-DincludeScope=runtime"),
-    )
+    options = (f"-Diceberg.version={ICEBERG}", "-DincludeScope=runtime")
+    jars = cached(f"iceberg-rest-{ICEBERG}", lambda folder: copy_jars(ICEBERG_POM, folder, *options))
     directory.mkdir(parents=True, exist_ok=True)
     java = [tool("java"), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*"]
     with (directory / "errors").open("wb") as errors:
         server = subprocess.Popen([*java, str(ICEBERG_SERVER), str(directory)], stdout=subprocess.PIPE, stderr=errors)
-    assert server.stdout is not None
     with server.stdout:
         try:
             port = server.stdout.readline().strip()
@@ -91,17 +82,17 @@ def iceberg_rest_catalog(directory: Path) -> Iterator[str]:
 
 
 def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
-    def config(_request: Request) -> Response:
+    def config(_request):
         return JSONResponse({"defaults": {}, "overrides": {}})
 
-    def namespaces(request: Request, body: dict[str, Any]) -> Response:
+    def namespaces(request, body):
         known.create_namespace_if_not_exists(tuple(body["namespace"]))
         return JSONResponse({"namespace": body["namespace"], "properties": {}})
 
-    def namespace(request: Request) -> Response:
+    def namespace(request):
         return JSONResponse({"namespace": [request.path_params["namespace"]], "properties": {}})
 
-    def create(request: Request, body: dict[str, Any]) -> Response:
+    def create(request, body):
         wanted = CreateTableRequest.model_validate(body)
         table = known.create_table(
             (request.path_params["namespace"], wanted.name), wanted.table_schema, location=wanted.location,
@@ -109,10 +100,10 @@ def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
         )  # fmt: skip
         return _answer(table)
 
-    def load(request: Request) -> Response:
+    def load(request):
         return _answer(known.load_table(_identifier(request)))
 
-    def commit(request: Request, body: dict[str, Any]) -> Response:
+    def commit(request, body):
         # The name is in the path; Spark does not repeat it.
         name = {"namespace": [request.path_params["namespace"]], "name": request.path_params["table"]}
         wanted = CommitTableRequest.model_validate({**body, "identifier": name})
@@ -134,33 +125,29 @@ def _application(known: SqlCatalog, catalog: RestCatalog) -> Starlette:
         Route("/v1/namespaces/{namespace}/tables/{table}", load),
         Route("/v1/namespaces/{namespace}/tables/{table}", _with_body(commit), methods=["POST"]),
     ]
-    refusals = {
-        NoSuchTableError: 404,
-        NoSuchNamespaceError: 404,
-        TableAlreadyExistsError: 409,
-        CommitFailedException: 409,
-    }
-    return Starlette(routes=routes, exception_handlers={error: _refusal(status) for error, status in refusals.items()})
+    refusals = {404: (NoSuchTableError, NoSuchNamespaceError), 409: (TableAlreadyExistsError, CommitFailedException)}
+    handlers = {error: _refusal(status) for status, errors in refusals.items() for error in errors}
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
-def _with_body(answer: Callable[[Request, dict[str, Any]], Response]) -> Callable[[Request], Any]:
-    async def read(request: Request) -> Response:
+def _with_body(answer):
+    async def read(request):
         return answer(request, json.loads(await request.body()))
 
     return read
 
 
-def _identifier(request: Request) -> tuple[str, str]:
+def _identifier(request):
     return request.path_params["namespace"], request.path_params["table"]
 
 
-def _answer(table: Table) -> Response:
+def _answer(table):
     metadata = json.loads(table.metadata.model_dump_json())
     return JSONResponse({"metadata-location": table.metadata_location, "metadata": metadata, "config": {}})
 
 
-def _refusal(status: int) -> Callable[[Request, Exception], Response]:
-    def refuse(_request: Request, error: Exception) -> Response:
+def _refusal(status):
+    def refuse(_request, error):
         said = {"message": str(error), "type": type(error).__name__, "code": status}
         return JSONResponse({"error": said}, status)
 

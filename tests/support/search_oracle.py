@@ -1,29 +1,21 @@
-"""Search by content as a plain loop: every record of the log is read, taken apart and held against the criteria.
-
-SQL92 stands here in Python, and JSONPath is left to another library than the project's.
-"""
+"""Search by content as a plain loop: every record of the log is read, taken apart and held against the criteria."""
 
 import gzip
 import json
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address, ip_network
 
 import jsonpath_ng
 import lz4.frame
 import zstandard
 
-from oracles import Record, decode_java, parse_properties, split_keys
-from storage.search.criteria import Criteria, SearchPlace
-
-Hit = tuple[int, int]
-"""Where a message is: its record's physical offset, and its queue offset."""
+from oracles import decode_java, parse_properties, split_keys
+from storage.search.criteria import SearchPlace
 
 
-def hits(records: Iterable[Record], criteria: Criteria) -> list[Hit]:
-    """All messages that match, in the log's order."""
+def hits(records, criteria):
     return [
         (record.physical_offset, record.queue_offset + number)
         for record in records
@@ -33,13 +25,13 @@ def hits(records: Iterable[Record], criteria: Criteria) -> list[Hit]:
     ]
 
 
-def _has_header(record: Record, criteria: Criteria) -> bool:
+def _has_header(record, criteria):
     if criteria.topic is not None and record.topic != criteria.topic:
         return False
     return criteria.begin_timestamp <= record.store_timestamp <= criteria.end_timestamp
 
 
-def _is_sent_from(record: Record, properties: dict[str, str], wanted: str | None) -> bool:
+def _is_sent_from(record, properties, wanted):
     """Whether a message's record, or the proxy that it came through, names a host as its sender."""
     if wanted is None:
         return True
@@ -66,7 +58,7 @@ def _is_at(host: str, wanted: str) -> bool:
         return host.lower() == wanted.lower()
 
 
-def _messages(record: Record) -> list[tuple[bytes | None, dict[str, str]]]:
+def _messages(record):
     """Bodies and properties: of the record itself, or of the messages in it if it is a batch."""
     body = decompressed(record)
     if record.sys_flag & 0xC0 != 0xC0:
@@ -81,8 +73,7 @@ def _messages(record: Record) -> list[tuple[bytes | None, dict[str, str]]]:
     return found
 
 
-def decompressed(record: Record) -> bytes | None:
-    """The body as it was sent, None where it cannot be had."""
+def decompressed(record):
     if not record.sys_flag & 1 or not record.body:
         return record.body
     try:
@@ -103,7 +94,7 @@ def _unpack(data: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
-def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria) -> bool:
+def _matches(body, properties, criteria):
     if body is None:  # then it must not matter
         in_body = (criteria.contains or criteria.regex) is not None and criteria.place is not SearchPlace.PROPERTIES
         if in_body or criteria.json_path is not None or criteria.minimum_size or criteria.maximum_size is not None:
@@ -143,7 +134,7 @@ def _forms(body: bytes) -> list[bytes]:
     return [forms[0], forms[-1]]
 
 
-def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
+def _says(body, properties, criteria):
     in_body, in_properties = criteria.place is not SearchPlace.PROPERTIES, criteria.place is not SearchPlace.BODY
     values = list(properties.values()) if in_properties else []
     texts = ([body.decode(criteria.charset or "utf-8", "replace")] if in_body else []) + values
@@ -178,7 +169,7 @@ def _integer(text: str | None) -> int | None:
     return int(text) if text is not None and re.fullmatch(r"[+-]?[0-9]+", text) else None
 
 
-WHERE: dict[str, Callable[[Mapping[str, str]], bool]] = {
+WHERE = {
     "n > 4": lambda own: (number := _integer(own.get("n"))) is not None and number > 4,
     "n BETWEEN 3 AND 5": lambda own: _integer(own.get("n")) in (3, 4, 5),
     "n IS NULL": lambda own: "n" not in own,

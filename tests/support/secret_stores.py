@@ -4,10 +4,8 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from protocol.system_topics import (
     DISCARDED_TOPIC,
@@ -27,14 +25,14 @@ from store_writer import StoreWriter
 
 TOPIC, OPEN, OWN_TRACES = "SecretTopic", "OpenTopic", "MyTraceTopic"
 """The topic of the secret messages, another one, and one that producers send their traces to."""
-GROUP: Final = "g"
+GROUP = "g"
 
 KEY, TAG, UNIQUE = "key-secret-1", "TagSecret", "AC1100027B3C18B4AAC2C3F5D6E70000"
 HOST, SENDER, STORE_HOST = "10.9.8.7", "app-host-secret", "10.6.5.4"
 CARD, BODY = "card-secret-4111", "body-secret-words"
-SECRETS: Final = (KEY, TAG, UNIQUE, HOST, SENDER, STORE_HOST, CARD, BODY)
+SECRETS = (KEY, TAG, UNIQUE, HOST, SENDER, STORE_HOST, CARD, BODY)
 
-HIDDEN_BY: Final = {
+HIDDEN_BY = {
     ("keys",): (KEY,),
     ("tags",): (TAG,),
     ("unique_key",): (UNIQUE,),
@@ -50,8 +48,8 @@ HIDDEN_BY: Final = {
 }
 """What is nowhere in what is shown, by the rules of a mask."""
 
-TRACES: Final = (TRACE_TOPIC, f"{TRACE_TOPIC_PREFIX}cn-1", OWN_TRACES)
-NOTES: Final = (*OP_TOPICS.values(), f"{REVIVE_TOPIC_PREFIX}cluster", PROXY_TOPIC, "OFFSET_MOVED_EVENT")
+TRACES = (TRACE_TOPIC, f"{TRACE_TOPIC_PREFIX}cn-1", OWN_TRACES)
+NOTES = (*OP_TOPICS.values(), f"{REVIVE_TOPIC_PREFIX}cluster", PROXY_TOPIC, "OFFSET_MOVED_EVENT")
 
 
 def trace_of(topic: str) -> str:
@@ -62,7 +60,7 @@ def trace_of(topic: str) -> str:
     return "".join("\x01".join(record) + "\x02" for record in (sent, before))
 
 
-NOTE: Final = json.dumps({"topic": TOPIC, "key": KEY, "tag": TAG, "id": UNIQUE, "client": HOST, "broker": STORE_HOST,
+NOTE = json.dumps({"topic": TOPIC, "key": KEY, "tag": TAG, "id": UNIQUE, "client": HOST, "broker": STORE_HOST,
                           "card": CARD, "words": BODY, "from": SENDER})  # fmt: skip
 
 
@@ -91,7 +89,7 @@ class SecretStore:
         return sorted({*self.secret.values(), *self.open.values()})
 
 
-def copies_of(topic: str, *, is_named: bool = True) -> Iterator[tuple[str, dict[str, str]]]:
+def copies_of(topic, *, is_named=True):
     """Where a message of a topic is stored, and what names its origin there; without `is_named` also with nothing."""
     retry = f"%RETRY%{GROUP}"
     yield topic, {}
@@ -161,7 +159,7 @@ def is_whole() -> bool:
     return of_records <= told | others | {ROCKSDB_HALF_TOPIC, DISCARDED_TOPIC}
 
 
-def forms_of(secret: str) -> Iterator[bytes]:
+def forms_of(secret):
     """A secret as it may be written down: as text, in hexadecimal, in Base64 behind any other bytes."""
     data = secret.encode()
     yield data
@@ -174,7 +172,7 @@ def forms_of(secret: str) -> Iterator[bytes]:
         yield written[4 if shift else 0 : len(written) - 4]
 
 
-def leaked(shown: bytes, secrets: Iterable[str]) -> list[str]:
+def leaked(shown, secrets):
     """The secrets that are in what was shown, whatever their form."""
     lower = shown.lower()
     return [

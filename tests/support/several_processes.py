@@ -5,16 +5,11 @@ import contextlib
 import functools
 import re
 import signal
-import subprocess
-from pathlib import Path
-from typing import Any, Final
 
 import pytest
-from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
-SPARK: Final = "Spark"
+SPARK = "Spark"
 """What shares the one session of Spark."""
 
 TOGETHER = {"tests/spark_jobs/run/test_cluster.py": "cluster", "tests/interop/": "JVMs"}
@@ -29,13 +24,14 @@ FIRST = (
 )
 """What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
-_SESSION: Final = re.compile(
-    r'usefixtures\(("\w+", )*"(spark|engine)"|\bspark: |\bengine: "?JobEngine\b|\bsession: Any\b'
+_SESSION = re.compile(
+    r'usefixtures\(("\w+", )*"(spark|engine)"|\bspark: |def test_\w+\((\w+, )*spark\b|\bengine: JobEngine\b|'
+    r"def test_\w+\((self, )?session, \w*(store|growing)"
 )
 """How a test asks for the session, as a parameter or by `usefixtures`."""
 
 
-def group_of(nodeid: str, root: Path) -> str:
+def group_of(nodeid, root):
     """The name of what a test shares a process with: one of `TOGETHER`, or its file; `root` is that of the node ids."""
     name = next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), None)
     file = nodeid.split("::")[0]
@@ -43,14 +39,14 @@ def group_of(nodeid: str, root: Path) -> str:
 
 
 @functools.cache
-def _asks_for_session(path: Path) -> bool:
+def _asks_for_session(path):
     return _SESSION.search(path.read_text()) is not None
 
 
 class Scheduling(LoadScopeScheduling):
     """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`; those of `FIRST` begin."""
 
-    def _assign_work_unit(self, node: WorkerController) -> None:
+    def _assign_work_unit(self, node) -> None:
         for name in reversed(FIRST):
             if name in self.workqueue:
                 self.workqueue.move_to_end(name, last=False)
@@ -59,7 +55,7 @@ class Scheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid, self.config.rootpath)
 
-    def remove_node(self, node: WorkerController) -> str | None:
+    def remove_node(self, node):
         """The test that a process ran when it died, if it had any left; others get the rest of its tests.
 
         xdist's own hands out that test again, and the files that were done too: a process that gets one of these has
@@ -84,7 +80,7 @@ def pytest_collection(session: pytest.Session) -> None:
     and keeps the result for the next process. In a new clone processes that went through the files in the same order
     would all rewrite all of them.
     """
-    process: dict[str, Any] = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
+    process = getattr(session.config, "workerinput", {"workerid": "gw0", "workercount": 1})
     number, count = int(process["workerid"].removeprefix("gw")), process["workercount"]
     if count > 1:
         for path in _test_files(session.config)[number % count :: count]:
@@ -92,7 +88,7 @@ def pytest_collection(session: pytest.Session) -> None:
                 _ = pytest.Module.from_parent(session, path=path).obj
 
 
-def _test_files(config: pytest.Config) -> list[Path]:
+def _test_files(config):
     """The test files that the command line names, those of folders too."""
     named = [(config.invocation_params.dir / argument.split("::")[0]).resolve() for argument in config.args]
     return sorted(file for path in named for file in ([path] if path.is_file() else path.rglob("test_*.py")))
@@ -106,15 +102,15 @@ def refuse_more_sessions(config: pytest.Config, items: list[pytest.Item]) -> Non
             raise pytest.UsageError(f"{item.nodeid} shares no Spark session: see tests/support/several_processes.py")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+def pytest_xdist_make_scheduler(config, log):
     """xdist's own groups rename tests, which pytest 9.2 does not take."""
     return Scheduling(config, log)
 
 
 def pytest_handlecrashitem(report: pytest.TestReport) -> None:
     """Say by which signal a process ended that ran a test, or with which exit code."""
-    node: WorkerController = report.node  # type: ignore[attr-defined]
-    process: subprocess.Popen[bytes] = node.gateway._io.popen
+    node = report.node  # type: ignore[attr-defined]
+    process = node.gateway._io.popen
     process.kill()  # nobody can talk to it any more; one that lives on would be waited for without end
     code = process.wait()
     report.longrepr = f"{report.longrepr}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'}"

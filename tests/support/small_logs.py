@@ -1,7 +1,5 @@
 """Logs of a few segments of one KiB, and the names of the recorded stores whose logs are compared with ours."""
 
-from collections.abc import Callable
-
 from golden_store import GOLDEN
 from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
@@ -10,7 +8,7 @@ SEGMENT = 1024
 G2 = sorted(path.name for path in (GOLDEN / "g2").glob("*/") if (path / "store.tar.xz").exists())
 
 
-def opened(writer: StoreWriter, finish: Callable[[StoreWriter], None] = StoreWriter.close) -> CommitLog:
+def opened(writer, finish=StoreWriter.close):
     """The log of a writer that has ended, cleanly or not."""
     finish(writer)
     return CommitLog.open(writer.log.directories)

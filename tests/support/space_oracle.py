@@ -2,10 +2,7 @@
 
 import ipaddress
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-
-from oracles import Record
 
 Rows = dict[object, list[int]]
 
@@ -22,7 +19,7 @@ class Counted:
     largest: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _sender(record: Record) -> bytes | str:
+def _sender(record):
     """The host that a proxy names, else the record's: packed addresses, names in lower case."""
     named = record.properties.get("__BORNHOST", "")
     if named.startswith("["):
@@ -35,7 +32,7 @@ def _sender(record: Record) -> bytes | str:
         return named.lower() if named[:1].isalpha() else bytes(record.born_host[0])
 
 
-def count(records: Iterable[Record]) -> Counted:
+def count(records):
     counted = Counted()
     for record in records:
         topic = record.topic_bytes

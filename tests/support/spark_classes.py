@@ -2,7 +2,6 @@
 
 import sysconfig
 import venv
-from pathlib import Path
 
 from needed_tools import tool
 
@@ -13,16 +12,16 @@ WITHOUT_ARCHIVES = "import sys; sys.path[:] = [path for path in sys.path if not 
 """A line of a .pth file: what Spark puts in front of the path of its Pythons is looked for in site-packages instead."""
 
 
-def site_packages_of(python: Path) -> Path:
+def site_packages_of(python):
     return next(python.parents[1].glob("lib/python*/site-packages"))
 
 
-def find_no_archives(python: Path) -> None:
+def find_no_archives(python) -> None:
     """Have a virtual environment's Python import pyspark from its directory wherever Spark starts it."""
     (site_packages_of(python) / "without_archives.pth").write_text(WITHOUT_ARCHIVES)
 
 
-def quick_python(directory: Path) -> Path:
+def quick_python(directory):
     """A Python with the packages of this one, at their places, that does so; raises ToolMissing without a JVM."""
     tool("java")
     venv.create(directory, symlinks=True)

@@ -1,8 +1,4 @@
-"""A standalone Spark cluster of the pyspark package, a master and workers as processes on addresses of the loopback.
-
-Each worker has an address of its own, as machines have: Spark starts a speculative copy of a task on another machine
-only, and avoids a machine on which tasks have failed.
-"""
+"""A standalone Spark cluster of the pyspark package, a master and workers as processes on addresses of the loopback."""
 
 import contextlib
 import os
@@ -10,7 +6,6 @@ import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -77,7 +72,7 @@ class SparkCluster:
 
 
 @contextlib.contextmanager
-def spark_cluster(work: Path, workers: int, jvm_options: list[str]) -> Iterator[SparkCluster]:
+def spark_cluster(work, workers, jvm_options):
     tool("java")
     with contextlib.ExitStack() as running:
         cluster = SparkCluster(work, running, jvm_options)

@@ -2,15 +2,12 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 
 class SparkEvents:
     """The event log of one application below a directory, read anew at each question."""
 
-    def __init__(self, directory: Path, spark: Any = None) -> None:
+    def __init__(self, directory, spark=None) -> None:
         self._directory = directory
         self._application = spark.applicationId if spark else ""
 
@@ -46,7 +43,7 @@ class SparkEvents:
         each = (event["Properties"] for event in self._events("JobStart"))
         return [(named.get("spark.jobGroup.id", ""), named.get("spark.job.description", "")) for named in each]
 
-    def _tasks(self) -> Iterator[tuple[str, str]]:
+    def _tasks(self):
         stages: dict[int, str] = {}
         done: set[tuple[int, int]] = set()
         for event in self._events("JobStart", "TaskEnd"):
@@ -59,7 +56,7 @@ class SparkEvents:
                     done.add(task)
                     yield stages[event["Stage ID"]], event["Task Info"]["Executor ID"]
 
-    def _events(self, *kinds: str) -> Iterator[dict[str, Any]]:
+    def _events(self, *kinds):
         wanted = {f"SparkListener{kind}" for kind in kinds}
         for log in sorted(self._directory.rglob("*")):
             if log.is_file() and self._application in str(log) and not log.name.startswith("appstatus"):

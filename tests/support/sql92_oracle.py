@@ -7,33 +7,29 @@ everything and equal to itself. Source: filters §2.4–§2.6.
 
 import operator
 import re
-from collections.abc import Mapping
 from struct import Struct
-from typing import Any, Final
 from unicodedata import decimal
 
 from protocol.errors import FilterEvaluationError, quote
 from storage.filter.sql92.form import All, AlwaysNull, AnyOf, BareProperty, Compared, IsNull, Negated, OneOf, Searched
-from storage.filter.sql92.node import Node, PartKind, Type
+from storage.filter.sql92.node import PartKind, Type
 
-INT32: Final = (-(1 << 31), (1 << 31) - 1)
-INT64: Final = (-(1 << 63), (1 << 63) - 1)
+INT32 = (-(1 << 31), (1 << 31) - 1)
+INT64 = (-(1 << 63), (1 << 63) - 1)
 
-_INTEGER: Final = re.compile(r"[+-]?\d+")  # any Unicode digits
+_INTEGER = re.compile(r"[+-]?\d+")  # any Unicode digits
 # Possessive throughout: a property of 32,000 digits and a letter must not be tried in all its parts.
-_DECIMAL: Final = re.compile(r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[fFdD]?")
-_HEXADECIMAL: Final = re.compile(
-    r"([+-]?0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?"
-)
-_WORDS: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
-_SURELY_INT32: Final = 10  # shorter texts of digits are below 2^31
-_LONGEST_INTEGER: Final = 4000  # characters; Python refuses to convert somewhat more
-_MOST_DIGITS: Final = 19  # of an i64
-_DOUBLE: Final = Struct(">d")
-_BITS: Final = Struct(">q")
-_MAGNITUDE: Final = (1 << 63) - 1
+_DECIMAL = re.compile(r"([+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)[fFdD]?")
+_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?")
+_WORDS = re.compile(r"[+-]?(?:NaN|Infinity)")
+_SURELY_INT32 = 10  # shorter texts of digits are below 2^31
+_LONGEST_INTEGER = 4000  # characters; Python refuses to convert somewhat more
+_MOST_DIGITS = 19  # of an i64
+_DOUBLE = Struct(">d")
+_BITS = Struct(">q")
+_MAGNITUDE = (1 << 63) - 1
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
-_TRIMMED: Final = "".join(map(chr, range(0x21)))
+_TRIMMED = "".join(map(chr, range(0x21)))
 
 
 def to_int32(text: str) -> int:
@@ -96,13 +92,11 @@ def _long_integer(text: str) -> int:
     return -number if text.startswith("-") else number
 
 
-# --- Expressions ---
-
-ORDERS: Final = {"ABOVE": operator.gt, "AT_LEAST": operator.ge, "BELOW": operator.lt, "AT_MOST": operator.le}
-SEARCHES: Final = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
+ORDERS = {"ABOVE": operator.gt, "AT_LEAST": operator.ge, "BELOW": operator.lt, "AT_MOST": operator.le}
+SEARCHES = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "ENDSWITH": str.endswith}
 
 
-def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
+def evaluate(node, properties):
     """The value of a part: None for null. Raises FilterEvaluationError where a comparison cannot be made."""
     if node.kind is PartKind.PROPERTY:
         return properties.get(node.constant)
@@ -131,7 +125,7 @@ def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
     raise AssertionError(node.form)
 
 
-def _joined(node: Node, properties: Mapping[str, str], deciding: bool) -> bool | None:
+def _joined(node, properties, deciding):
     outcome: bool | None = not deciding
     for operand in node.operands:
         value = evaluate(operand, properties)
@@ -141,7 +135,7 @@ def _joined(node: Node, properties: Mapping[str, str], deciding: bool) -> bool |
     return outcome
 
 
-def _equal(node: Node, name: str, properties: Mapping[str, str]) -> bool | None:
+def _equal(node, name, properties):
     left, right = node.operands
     first, second = evaluate(left, properties), evaluate(right, properties)
     if first is None:
@@ -149,7 +143,7 @@ def _equal(node: Node, name: str, properties: Mapping[str, str]) -> bool | None:
     return (second is not None and _are_equal(left.type, first, right.type, second)) is (name == "EQUAL")
 
 
-def _are_equal(left: Type, first: Any, right: Type, second: Any) -> bool:
+def _are_equal(left, first, right, second):
     if left is right:
         return bool(first == second)
     if right is Type.BOOLEAN and left is Type.TEXT:
@@ -162,7 +156,7 @@ def _are_equal(left: Type, first: Any, right: Type, second: Any) -> bool:
     return _as_number(left, first, common) == _as_number(right, second, common)
 
 
-def _ordered(node: Node, order: Any, properties: Mapping[str, str]) -> bool | None:
+def _ordered(node, order, properties):
     left, right = node.operands
     first = evaluate(left, properties)
     second = None if first is None else evaluate(right, properties)
@@ -178,7 +172,7 @@ def _common(left: Type, right: Type) -> Type:
     return types.pop() if len(types) == 1 else Type.INT64 if types == {Type.INT32, Type.INT64} else Type.DOUBLE
 
 
-def _as_number(own: Type, value: Any, common: Type) -> int:
+def _as_number(own, value, common):
     if own is Type.TEXT:
         return {Type.INT32: to_int32, Type.INT64: to_int64, Type.DOUBLE: to_double_order}[common](value)
     return double_order(float(value)) if common is Type.DOUBLE else value

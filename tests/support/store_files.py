@@ -1,18 +1,12 @@
-"""The files of a store as its writer needs them: records packed; log, queues and index grown piece by piece.
-
-Written from the store-format reference alone. Every file is of full length from its birth, as a broker makes it.
-"""
+"""The files of a store as its writer needs them: records packed; log, queues and index grown piece by piece."""
 
 import functools
 import os
 import zlib
-from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
-from pathlib import Path
 
-from oracles import BLANK_MAGIC, V1_MAGIC, V2_MAGIC, IndexImage, packed
+from oracles import BLANK_MAGIC, V1_MAGIC, V2_MAGIC, packed
 
-Host = tuple[str, int]
 PRE_BLANK = packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)
 
 
@@ -20,17 +14,17 @@ PRE_BLANK = packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)
 
 
 @functools.cache
-def host_bytes(host: Host) -> bytes:
+def host_bytes(host):
     return ip_address(host[0]).packed + packed(host[1], 4)
 
 
-def with_host_bits(sys_flag: int, born_host: Host, store_host: Host) -> int:
+def with_host_bits(sys_flag, born_host, store_host):
     """`sys_flag` with bits 4 and 5 as the two hosts need them."""
     sys_flag &= ~0x30
     return sys_flag | (0x10 if ":" in born_host[0] else 0) | (0x20 if ":" in store_host[0] else 0)
 
 
-def property_bytes(properties: Mapping[str, str]) -> bytes:
+def property_bytes(properties):
     return b"".join(
         name.encode("utf-8", "replace") + b"\x01" + value.encode("utf-8", "replace") + b"\x02"
         for name, value in properties.items()
@@ -43,24 +37,24 @@ def body_crc(body: bytes) -> int:
 
 def pack_record(
     *,
-    topic_bytes: bytes,
-    body: bytes,
-    properties_bytes: bytes,
-    queue_id: int,
-    flag: int,
-    queue_offset: int,
-    physical_offset: int,
-    sys_flag: int,
-    born_timestamp: int,
-    born_host: Host,
-    store_timestamp: int,
-    store_host: Host,
-    reconsume_times: int,
-    prepared_transaction_offset: int,
-    magic: int | None = None,
-    crc: int | None = None,
-    property_crc: bool = False,
-) -> bytes:
+    topic_bytes,
+    body,
+    properties_bytes,
+    queue_id,
+    flag,
+    queue_offset,
+    physical_offset,
+    sys_flag,
+    born_timestamp,
+    born_host,
+    store_timestamp,
+    store_host,
+    reconsume_times,
+    prepared_transaction_offset,
+    magic=None,
+    crc=None,
+    property_crc=False,
+):
     """One record, 17 fields. Without `magic`, a topic of more than 127 bytes makes it V2."""
     if magic is None:
         magic = V2_MAGIC if len(topic_bytes) > 127 else V1_MAGIC
@@ -92,7 +86,7 @@ def pack_record(
     return record + b"__CRC32#\x01" + digits.encode() + b"\x02"
 
 
-def pack_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]], flag: int = 0) -> bytes:
+def pack_batch(messages, flag=0):
     parts = []
     for body, properties in messages:
         block = property_bytes(properties)
@@ -102,10 +96,7 @@ def pack_batch(messages: Sequence[tuple[bytes, Mapping[str, str]]], flag: int = 
     return b"".join(parts)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def write_file(path: Path, size: int, pieces: Mapping[int, bytes]) -> None:
+def write_file(path, size, pieces) -> None:
     """A sparse file of `size` bytes that holds each piece at its position; an existing one is changed in place."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -136,15 +127,13 @@ class LogFiles:
     In a log that `is_ledger` a head stands in front of every record, and BLANKs are DLedger's (other-formats §1).
     """
 
-    def __init__(
-        self, directories: Sequence[Path], segment_size: int, start: int, padding: bytes, *, is_ledger: bool = False
-    ) -> None:
+    def __init__(self, directories, segment_size, start, padding, *, is_ledger=False) -> None:
         if start % segment_size:
             raise ValueError(f"a log starts at a multiple of its segment size {segment_size}, not at {start}")
         self.directories, self.segment_size, self.padding = list(directories), segment_size, padding
         self.end = start
         self.is_ledger, self.entries = is_ledger, 0
-        self.segments: dict[int, Path] = {}
+        self.segments = {}
         for directory in self.directories:
             directory.mkdir(parents=True, exist_ok=True)
 
@@ -207,7 +196,7 @@ class LogFiles:
         self.segments[base] = self._path(base)
         write_file(self.segments[base], self.segment_size, {})
 
-    def _path(self, base: int) -> Path:
+    def _path(self, base):
         turn = base // self.segment_size % len(self.directories)
         return self.directories[turn] / f"{base:020d}"
 
@@ -218,7 +207,7 @@ class LogFiles:
 class UnitFiles:
     """One logical stream cut into files named by byte offset; what is written lies in memory until `flush`."""
 
-    def __init__(self, directory: Path, file_size: int) -> None:
+    def __init__(self, directory, file_size) -> None:
         self.directory, self.file_size = directory, file_size
         self.files: dict[int, bytearray] = {}
 
@@ -274,9 +263,7 @@ class BatchConsumeQueueFiles(UnitFiles):
 
     max_physical_offset = -1
 
-    def put(
-        self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, base_offset: int, batch_size: int
-    ) -> None:
+    def put(self, physical_offset, size, tags_code, store_timestamp, base_offset, batch_size) -> None:
         if physical_offset <= self.max_physical_offset or base_offset < 0:
             return
         self.max_physical_offset = physical_offset
@@ -285,10 +272,7 @@ class BatchConsumeQueueFiles(UnitFiles):
         content += packed(base_offset, 8) + packed(batch_size, 2) + packed(-1, 4) + packed(0, 4)
 
 
-# --- index ------------------------------------------------------------------------------------------------------------
-
-
-def write_index_file(path: Path, image: IndexImage) -> None:
+def write_index_file(path, image) -> None:
     """An index file: header, the slots in use, the entries; the rest is a hole."""
     first_entry = 40 + 4 * image.slot_count + 20
     if image.slot_count <= 1000:  # they lie in the page of the header: nothing of them is a hole

@@ -6,13 +6,10 @@ import os
 import shutil
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
 from oracles import packed, read_record, tags_code
 from queue_stores import unit_bytes
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 SEGMENT = 8192
 HALF_TOPIC, COMMIT = "RMQ_SYS_TRANS_HALF_TOPIC", 0x8
@@ -22,12 +19,12 @@ TIMER_UNIT = 52
 class Ledger:
     """A store of DLedger's with what a conversion has to move: transactions, timers, entries without a record."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root, **options) -> None:
         self.root = root
         self.writer = StoreWriter(root, **{"is_ledger": True, "segment_size": SEGMENT, **options})
-        self.halves: list[Written] = []
-        self.commits: list[Written] = []
-        self.timers: list[Written] = []
+        self.halves = []
+        self.commits = []
+        self.timers = []
 
     def fill(self, count: int) -> None:
         for number in range(count):
@@ -73,13 +70,13 @@ def tier_name(offset: int) -> str:
     return hashlib.md5(str(offset).encode(), usedforsecurity=False).hexdigest()[:8] + f"{offset:020d}"
 
 
-def write_tier(tier: Path, written: Iterable[Written], *, segment_bytes: int = 4096, queue_bytes: int = 400) -> Path:
+def write_tier(tier, written, *, segment_bytes=4096, queue_bytes=400):
     """Write (or write anew) the files of all these messages, which begin at any queue offset; the broker's directory.
 
     Messages of a queue come in its order. A file takes records or units as long as it stays within its bytes.
     """
     broker = tier / f"{hashlib.md5(CLUSTER.encode(), usedforsecurity=False).hexdigest()[:8]}_{CLUSTER}" / BROKER
-    queues: dict[tuple[str, int], list[Written]] = defaultdict(list)
+    queues = defaultdict(list)
     for message in written:
         queues[message.topic, message.queue_id].append(message)
     for (topic, queue_id), messages in queues.items():
@@ -98,7 +95,7 @@ def write_tier(tier: Path, written: Iterable[Written], *, segment_bytes: int = 4
     return broker
 
 
-def _write(directory: Path, pieces: Sequence[bytes], start: int, most: int) -> None:
+def _write(directory, pieces, start, most) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     content = b""
     for piece in pieces:
@@ -111,7 +108,7 @@ def _write(directory: Path, pieces: Sequence[bytes], start: int, most: int) -> N
         file.write(content)
 
 
-def with_rocksdb_queues(root: Path) -> Path:
+def with_rocksdb_queues(root):
     """Leave of the queues what a broker with `storeType=defaultRocksDB` has: a database, and no file of a queue."""
     for tree in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
         shutil.rmtree(root / tree, ignore_errors=True)
@@ -132,30 +129,29 @@ RULES = {
 """Rules of which each hides the secret wherever it stands."""
 
 
-def hidden_stores(root: Path) -> list[StoreWriter]:
+def hidden_stores(root):
     """The two stores: messages whose body, keys, tag, unique key and properties have the secret, of any make."""
     return [_store(root / secret[:3], secret) for secret in SECRETS]
 
 
-def _store(root: Path, secret: str) -> StoreWriter:
-    writer = StoreWriter(root)
-    writer.append("T", b'{"n":0}', tags="A", keys="order-0", unique_key="U0", properties={"region": "hz"})
-    text = f'{{"phone":"{secret}","n":1}}'
-    for body, flags in (
-        (text.encode(), 0),
-        (gzip.compress(text.encode(), mtime=0)[:-9], 0),
-        (zlib.compress(text.encode(), 0), 1),
-        # Not what the flag says, but read all the same: stored as it is, twice, without the flag.
-        (text.encode(), 0x301),
-        (zlib.compress(zlib.compress(text.encode(), 0), 0), 1),
-        (zlib.compress(text.encode(), 0), 0),
-        (f"\xff {secret}".encode("latin-1"), 0),
-    ):
-        writer.append(
-            "T", body, sys_flag=flags, tags=f"T{secret}", keys=f"order-1 {secret}", unique_key=f"U-{secret}",
-            properties={"to": secret, "region": "hz", "DLQ_ORIGIN_MESSAGE_ID": f"U-{secret}"},
-        )  # fmt: skip
-    batch = [(text.encode(), {"KEYS": secret, "TAGS": secret, "UNIQ_KEY": f"U-{secret}", "to": secret})]
-    writer.append_inner_batch("B", batch)
-    writer.close()
+def _store(root, secret):
+    with StoreWriter(root) as writer:
+        writer.append("T", b'{"n":0}', tags="A", keys="order-0", unique_key="U0", properties={"region": "hz"})
+        text = f'{{"phone":"{secret}","n":1}}'
+        for body, flags in (
+            (text.encode(), 0),
+            (gzip.compress(text.encode(), mtime=0)[:-9], 0),
+            (zlib.compress(text.encode(), 0), 1),
+            # Not what the flag says, but read all the same: stored as it is, twice, without the flag.
+            (text.encode(), 0x301),
+            (zlib.compress(zlib.compress(text.encode(), 0), 0), 1),
+            (zlib.compress(text.encode(), 0), 0),
+            (f"\xff {secret}".encode("latin-1"), 0),
+        ):
+            writer.append(
+                "T", body, sys_flag=flags, tags=f"T{secret}", keys=f"order-1 {secret}", unique_key=f"U-{secret}",
+                properties={"to": secret, "region": "hz", "DLQ_ORIGIN_MESSAGE_ID": f"U-{secret}"},
+            )  # fmt: skip
+        batch = [(text.encode(), {"KEYS": secret, "TAGS": secret, "UNIQ_KEY": f"U-{secret}", "to": secret})]
+        writer.append_inner_batch("B", batch)
     return writer

@@ -46,7 +46,6 @@ def tour(store: MessageStore) -> int:
         for queue_id in store.queues.queue_ids(topic):
             get_message(store.queues, topic, queue_id, 0, 32, 1 << 20)
             queue = store.queues.queue(topic, queue_id)
-            assert queue is not None
             queue.entries(queue.min_offset, 10)
     assert store.config is not None
     assert store.state is not None

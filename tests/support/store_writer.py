@@ -8,19 +8,16 @@ block `with StoreWriter(…) as writer`.
 import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
 
-from oracles import DEFAULT_DELAY_LEVELS, V2_MAGIC, IndexBuilder, Record, is_queued, packed, read_record, tags_code
+from oracles import DEFAULT_DELAY_LEVELS, IndexBuilder, is_queued, packed, read_record, tags_code
 from store_files import (
     LEDGER_HEAD,
     BatchConsumeQueueFiles,
     ConsumeQueueExtFiles,
     ConsumeQueueFiles,
-    Host,
     LogFiles,
     host_bytes,
     pack_batch,
@@ -60,24 +57,24 @@ class StoreWriter:
 
     def __init__(
         self,
-        root: Path,
+        root,
         *,
-        segment_size: int = 131072,
-        index_slots: int = 97,
-        index_entries: int = 150,
-        queue_file_size: int = 2000,
-        batch_queue_file_size: int = 46 * 20,
-        ext_file_size: int = 4096,
-        ext_bit_map: bytes | None = None,
-        profile: str = "5.5",
-        commit_log_directories: Sequence[Path] = (),
-        start: int = 0,
-        padding: bytes = b"",
-        is_ledger: bool = False,
-        delay_levels: str = DEFAULT_DELAY_LEVELS,
-        cluster: str = "DefaultCluster",
-        broker_name: str = "broker-a",
-        first_index_name: int = 20260101000000000,
+        segment_size=131072,
+        index_slots=97,
+        index_entries=150,
+        queue_file_size=2000,
+        batch_queue_file_size=46 * 20,
+        ext_file_size=4096,
+        ext_bit_map=None,
+        profile="5.5",
+        commit_log_directories=(),
+        start=0,
+        padding=b"",
+        is_ledger=False,
+        delay_levels=DEFAULT_DELAY_LEVELS,
+        cluster="DefaultCluster",
+        broker_name="broker-a",
+        first_index_name=20260101000000000,
     ) -> None:
         self.root = root
         self.queue_file_size, self.batch_queue_file_size = queue_file_size, batch_queue_file_size
@@ -96,34 +93,32 @@ class StoreWriter:
         self.consumer_offsets: dict[str, dict[int, int]] = {}
         self.last_store_timestamp = START_TIMESTAMP
 
-    # --- messages -----------------------------------------------------------------------------------------------------
-
     def append(
         self,
-        topic: str,
-        body: bytes = b"",
+        topic,
+        body=b"",
         *,
-        keys: str | Iterable[str] | None = None,
-        unique_key: str | None = None,
-        tags: str | None = None,
-        properties: Mapping[str, str] | bytes | None = None,
-        store_timestamp: int | None = None,
-        born_timestamp: int | None = None,
-        born_host: Host = ("127.0.0.1", 54321),
-        store_host: Host = ("127.0.0.1", 10911),
-        sys_flag: int = 0,
-        queue_id: int = 0,
-        queue_offset: int | None = None,
-        flag: int = 0,
-        reconsume_times: int = 0,
-        prepared_transaction_offset: int = 0,
-        magic: int | None = None,
-        body_crc: int | None = None,
-        property_crc: bool = False,
-        own_offset: int | None = None,
-        index: bool = True,
-        queue: bool = True,
-    ) -> Written:
+        keys=None,
+        unique_key=None,
+        tags=None,
+        properties=None,
+        store_timestamp=None,
+        born_timestamp=None,
+        born_host=("127.0.0.1", 54321),
+        store_host=("127.0.0.1", 10911),
+        sys_flag=0,
+        queue_id=0,
+        queue_offset=None,
+        flag=0,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
+        magic=None,
+        body_crc=None,
+        property_crc=False,
+        own_offset=None,
+        index=True,
+        queue=True,
+    ):
         """Append one message, in a new segment if it must, and dispatch it to queue and index.
 
         `properties` come first, as bytes or by name, then KEYS (a list is joined by spaces), UNIQ_KEY and TAGS. Without
@@ -148,25 +143,7 @@ class StoreWriter:
         }  # fmt: skip
         return self._append(fields, own_offset, index=index, queue=queue)
 
-    def append_batch(self, topic: str, messages: Sequence[Mapping[str, Any]]) -> list[Written]:
-        """Append a client's batch: records of one store time that must all fit one segment, else they start the next.
-
-        Each message is a mapping of `append`'s parameters.
-        """
-        stamp = self.last_store_timestamp + 1
-        messages = [{"store_timestamp": stamp, **message} for message in messages]
-        self.log.make_room(sum(_size(topic, **message) for message in messages))
-        return [self.append(topic, **message) for message in messages]
-
-    def append_inner_batch(
-        self,
-        topic: str,
-        messages: Sequence[tuple[bytes, Mapping[str, str]]],
-        *,
-        queue_id: int = 0,
-        packed: bytes | None = None,
-        **more: Any,
-    ) -> Written:
+    def append_inner_batch(self, topic, messages, *, queue_id=0, packed=None, **more):
         """Append a batch as one record of a BatchCQ topic, from bodies and properties; `more` as in `append`.
 
         `packed` is the body, where that is another one than a client makes of them.
@@ -180,7 +157,7 @@ class StoreWriter:
         self.next_queue_offset[topic, queue_id] = base + len(messages)
         return written
 
-    def append_record(self, record: Record, *, index: bool = True, queue: bool = True) -> Written:
+    def append_record(self, record, *, index=True, queue=True):
         """Append a decoded record again, field by field; its own offset becomes the place where it lands."""
         names = (
             "topic_bytes body properties_bytes queue_id flag queue_offset sys_flag born_timestamp store_timestamp"
@@ -191,18 +168,18 @@ class StoreWriter:
         return self._append(fields | hosts | {"crc": record.body_crc}, None, index=index, queue=queue)
 
     @property
-    def records(self) -> list[Record]:
+    def records(self):
         """What is really in the log now: every appended record that is still valid where it was written."""
         found = (self._read(written) for written in self.written)
         return [record for record in found if record is not None]
 
-    def _read(self, written: Written) -> Record | None:
+    def _read(self, written):
         base = written.physical_offset - written.physical_offset % self.log.segment_size
         with self.log.segments[base].open("rb") as segment:
             segment.seek(written.physical_offset - base)
             return read_record(segment.read(written.size), 0, written.physical_offset)
 
-    def _append(self, fields: dict[str, Any], own_offset: int | None, *, index: bool, queue: bool) -> Written:
+    def _append(self, fields, own_offset, *, index, queue):
         here = self.log.end + (LEDGER_HEAD if self.log.is_ledger else 0)
         data = pack_record(**fields, physical_offset=here if own_offset is None else own_offset)
         offset = self.log.make_room(len(data))
@@ -210,7 +187,6 @@ class StoreWriter:
             data = pack_record(**fields, physical_offset=offset)
         self.log.write_record(data)
         record = read_record(data, 0, check_crc=False)
-        assert record is not None
         if own_offset is not None:
             record = replace(record, physical_offset=offset)
         self.last_store_timestamp = record.store_timestamp
@@ -227,9 +203,7 @@ class StoreWriter:
             self.index.dispatch(record)
         return written
 
-    # --- queues -------------------------------------------------------------------------------------------------------
-
-    def _dispatch_to_queues(self, record: Record, *, write_units: bool) -> None:
+    def _dispatch_to_queues(self, record, *, write_units) -> None:
         key = record.topic, record.queue_id
         self.next_queue_offset[key] = max(self.next_queue_offset[key], record.queue_offset + 1)
         if not write_units:
@@ -245,7 +219,7 @@ class StoreWriter:
         for name, queue_id, queue_offset in _light_queues(record.properties):  # these have no extension
             self._queue((name, queue_id)).put(record.physical_offset, record.total_size, code, queue_offset)
 
-    def _put_batch_unit(self, record: Record, code: int) -> None:
+    def _put_batch_unit(self, record, code) -> None:
         key, properties = (record.topic, record.queue_id), record.properties
         base, count = record.queue_offset, 1  # of a message that is no batch: so in 5.5.0
         if "INNER_BASE" in properties and "INNER_NUM" in properties:
@@ -264,16 +238,14 @@ class StoreWriter:
             self.queue_exts[key] = ConsumeQueueExtFiles(self._directory("consumequeue_ext", key), self.ext_file_size)
         return self.queue_exts[key]
 
-    def _directory(self, tree: str, key: tuple[str, int]) -> Path:
+    def _directory(self, tree, key):
         return self.root / tree / key[0] / str(key[1])
-
-    # --- everything else ----------------------------------------------------------------------------------------------
 
     def set_topic(self, topic: str, attributes: Mapping[str, str] | None = None) -> None:
         """Have a topic in topics.json, with these attributes."""
         self.topic_attributes.setdefault(topic, {}).update(attributes or {})
 
-    def index_paths(self) -> list[Path]:
+    def index_paths(self):
         """Where the index files lie, oldest first."""
         return [self.root / "index" / str(self.first_index_name + n) for n in range(len(self.index.files))]
 
@@ -329,28 +301,18 @@ class StoreWriter:
         path.write_text(_fastjson(value), encoding="utf-8")
 
 
-def _named_properties(keys: str | Iterable[str] | None, unique_key: str | None, tags: str | None) -> bytes:
+def _named_properties(keys, unique_key, tags):
     joined = keys if keys is None or isinstance(keys, str) else " ".join(keys)
     named = {"KEYS": joined, "UNIQ_KEY": unique_key, "TAGS": tags}
     return property_bytes({name: value for name, value in named.items() if value is not None})
 
 
-def _size(topic: str, **message: Any) -> int:
-    """The bytes that `append` will need."""
-    block = message.get("properties") or b""
-    block = block if isinstance(block, bytes) else property_bytes(block)
-    block += _named_properties(message.get("keys"), message.get("unique_key"), message.get("tags"))
-    hosts = sum(12 for name in ("born_host", "store_host") if ":" in message.get(name, ("", 0))[0])
-    extra = (message.get("magic") == V2_MAGIC or len(topic.encode()) > 127) + 20 * message.get("property_crc", False)
-    return 91 + hosts + extra + len(message.get("body", b"")) + len(topic.encode()) + len(block)
-
-
 @functools.cache
-def _host(raw: tuple[bytes, int]) -> Host:
+def _host(raw):
     return str(ip_address(raw[0])), raw[1]
 
 
-def _light_queues(properties: Mapping[str, str]) -> Iterator[tuple[str, int, int]]:
+def _light_queues(properties):
     """The LMQ queues a message is in as well: name, queue id 0, offset (store-format §2.10)."""
     names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
     offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
@@ -374,12 +336,12 @@ def _fastjson(value: object, depth: int = 0) -> str:
     return "{\n" + ",\n".join(items) + "\n" + start[1:] + "}"
 
 
-def appended(*message: Any, **more: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def appended(*message, **more):
     """What `StoreWriter.append` is called with."""
     return message, more
 
 
-def closed_store(root: Path, *messages: tuple[tuple[Any, ...], dict[str, Any]], **options: Any) -> StoreWriter:
+def closed_store(root, *messages, **options):
     """The writer of a store of some messages, `appended`, which it has closed."""
     writer = StoreWriter(root, **options)
     for message, more in messages:

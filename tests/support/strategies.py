@@ -1,10 +1,8 @@
 """What hypothesis makes up: texts that Java hashes oddly, property blocks, messages, damage, and whole stores."""
 
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address
-from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -101,13 +99,12 @@ class StorePlan:
     options: dict[str, Any]
     messages: list[dict[str, Any]] = field(default_factory=list)
 
-    def write(self, root: Path, after_each: Callable[[StoreWriter, int], None] = lambda *_: None) -> StoreWriter:
+    def write(self, root, after_each=lambda *_: None):
         """Write it under `root` as a broker that stopped cleanly; `after_each` is called behind every message."""
-        writer = StoreWriter(root, **self.options)
-        for number, message in enumerate(self.messages):
-            writer.append(**message)
-            after_each(writer, number)
-        writer.close()
+        with StoreWriter(root, **self.options) as writer:
+            for number, message in enumerate(self.messages):
+                writer.append(**message)
+                after_each(writer, number)
         return writer
 
 
@@ -162,22 +159,21 @@ class BatchPlan:
 
     batches: list[tuple[list[tuple[bytes, dict[str, str]]], str]]
 
-    def write(self, root: Path) -> StoreWriter:
-        writer = StoreWriter(root, segment_size=1 << 16)
-        for number, (messages, packing) in enumerate(self.batches):
-            body = pack_batch(messages, flag=number)
-            inner = {"INNER_NUM": str(len(messages)), "INNER_BASE": str(writer.next_queue_offset["B", 0])}
-            if packing.startswith("zlib"):
-                body = zlib.compress(body)
-            writer.append_inner_batch(
-                "B",
-                messages,
-                packed=body[:-1] if packing.endswith("cut") else body,
-                sys_flag=0xC1 if packing.startswith("zlib") else 0xC0,
-                properties=inner | {"UNIQ_KEY": f"batch-{number}"},
-            )
-            writer.append("T", b"plain", keys="k1", unique_key=f"plain-{number}")
-        writer.close()
+    def write(self, root):
+        with StoreWriter(root, segment_size=1 << 16) as writer:
+            for number, (messages, packing) in enumerate(self.batches):
+                body = pack_batch(messages, flag=number)
+                inner = {"INNER_NUM": str(len(messages)), "INNER_BASE": str(writer.next_queue_offset["B", 0])}
+                if packing.startswith("zlib"):
+                    body = zlib.compress(body)
+                writer.append_inner_batch(
+                    "B",
+                    messages,
+                    packed=body[:-1] if packing.endswith("cut") else body,
+                    sys_flag=0xC1 if packing.startswith("zlib") else 0xC0,
+                    properties=inner | {"UNIQ_KEY": f"batch-{number}"},
+                )
+                writer.append("T", b"plain", keys="k1", unique_key=f"plain-{number}")
         return writer
 
 

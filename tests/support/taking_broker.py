@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -33,7 +33,6 @@ _REFUSED = {Fault.BUSY: 2, Fault.ERROR: 1, Fault.ILLEGAL: 13, Fault.FORBIDDEN: 1
 STORE_TIME = 1_700_000_000_000
 SILENT = -1
 """The code of an answer that is not given."""
-Reply = tuple[int, str | None, dict[str, str], bytes]
 
 
 @dataclass(frozen=True)
@@ -81,8 +80,7 @@ class TakingBroker:
         return f"127.0.0.1:{self.port}"
 
     @contextlib.contextmanager
-    def serving(self) -> Iterator["TakingBroker"]:
-
+    def serving(self):
         @contextlib.asynccontextmanager
         async def opened():  # type: ignore[no-untyped-def]
             writers: list[asyncio.StreamWriter] = []
@@ -116,7 +114,7 @@ class TakingBroker:
                         return
                     writer.write(_frame(frame.header["opaque"], *answer))
 
-    def _answer(self, code: int, fields: Mapping[str, str], body: bytes) -> Reply | None:
+    def _answer(self, code, fields, body):
         if code in (310, 320):
             return self._take(code, fields, body)
         if code == 105:
@@ -133,10 +131,9 @@ class TakingBroker:
         if code == 11:
             return self._pull(fields)
         if code == 33:
-            at = [
-                each.record for each in self.log if int.from_bytes(each.record[28:36], "big") == int(fields["offset"])
-            ]
-            return (0, None, {}, at[0]) if at else (1, "none there", {}, b"")
+            by_place = {int.from_bytes(each.record[28:36], "big"): each.record for each in self.log}
+            at = by_place.get(int(fields["offset"]))
+            return (0, None, {}, at) if at else (1, "none there", {}, b"")
         if code == 26:
             return 0, None, {}, f"maxMessageSize={self.max_message_size}\n".encode()
         if code == 21:
@@ -153,7 +150,7 @@ class TakingBroker:
     def _broker(self) -> dict[str, object]:
         return {"cluster": self.cluster, "brokerName": "b", "brokerAddrs": {"0": self.address}}
 
-    def _route(self, topic: str) -> Reply:
+    def _route(self, topic):
         if topic not in self.topics:
             return 17, "no route", {}, b""
         count = self.topics[topic]
@@ -171,7 +168,7 @@ class TakingBroker:
         mine = (each.queue_offset + 1 for each in self.log if (each.topic, each.queue_id) == (topic, queue_id))
         return max(mine, default=0)
 
-    def _pull(self, fields: Mapping[str, str]) -> Reply:
+    def _pull(self, fields):
         """As many messages as a broker gives from its disk, from an offset on."""
         topic, queue_id, first = fields["topic"], int(fields["queueId"]), int(fields["queueOffset"])
         if (topic, queue_id) == self.unreadable:
@@ -186,7 +183,7 @@ class TakingBroker:
         said = {"nextBeginOffset": str(after), "minOffset": "0", "maxOffset": str(self._length(topic, queue_id))}
         return (0 if offsets else 19), None, said, b"".join(mine[offset].record for offset in offsets)
 
-    def _take(self, code: int, fields: Mapping[str, str], body: bytes) -> Reply | None:
+    def _take(self, code, fields, body):
         self.requests += 1
         fault = self.fault(self.requests)
         if fault is Fault.LOST_BEFORE:
@@ -218,7 +215,7 @@ class TakingBroker:
         return f"7F000001{self.port:08X}{at:016X}"
 
 
-def _inner(body: bytes) -> Iterator[tuple[int, bytes, str]]:
+def _inner(body):
     position = 0
     while position < len(body):
         _size, _magic, _crc, flag, length = struct.unpack_from(">iiiii", body, position)

@@ -4,7 +4,6 @@ import base64
 import json
 import lzma
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,20 +37,16 @@ def exchanges_of(name: str) -> list[Exchange]:
     return found
 
 
-def records_in(body: bytes) -> Iterator[bytes]:
+def records_in(body):
     while body:
         size = int.from_bytes(body[:4])
         yield body[:size]
         body = body[size:]
 
 
-Queue = tuple[str, str, str, str]
-"""Topic, queue id, type of the filter, its expression."""
-
-
-def pulls_of(exchanges: list[Exchange]) -> dict[Queue, list[bytes]]:
+def pulls_of(exchanges):
     """What the broker gave of each queue by each filter, in order."""
-    found: dict[Queue, list[bytes]] = defaultdict(list)
+    found = defaultdict(list)
     for each in exchanges:
         if each.code == RequestCode.PULL_MESSAGE:
             fields = each.fields

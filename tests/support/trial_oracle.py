@@ -1,19 +1,16 @@
-"""The judge of trials: what a store has to answer after damage, against what a server answers; nothing of ours is used.
-
-It reads what is left on the disk by itself, and asks a server for every message in every way that there is.
-"""
+"""The judge of trials: what a store has to answer after damage, against what a server answers; none of ours."""
 
 import contextlib
 import json
 import socket
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from damage_oracle import Disk, intact
+from damage_oracle import intact
 from oracles import signed
-from trial_stores import Allowance, GoodStore, Message, Queue
+from trial_stores import Allowance, Queue
 
 PULL, QUERY_CONSUMER_OFFSET, QUERY, VIEW = 11, 14, 12, 33
 TIME_SEARCH, MAXIMUM, MINIMUM = 29, 30, 31
@@ -55,7 +52,7 @@ class TrialClient:
         (answer,) = self.ask_all([(code, fields)])
         return answer
 
-    def ask_all(self, requests: Iterable[tuple[int, Mapping[str, object]]]) -> Iterator[Answer]:
+    def ask_all(self, requests):
         """Answers in the order of the requests, of which many are sent at a time."""
         waiting = list(requests)
         for start in range(0, len(waiting), WINDOW):
@@ -111,13 +108,13 @@ EXPRESSION = "n >= 20 AND n < 2000 AND color = 'red'"
 END_OF_TIME = 2**63 - 1
 
 
-def passes_expression(message: Message) -> bool:
+def passes_expression(message):
     """What `EXPRESSION` says of a message."""
     properties = message.properties
     return "n" in properties and 20 <= int(properties["n"]) < 2000 and properties.get("color") == "red"
 
 
-def is_green_or_blue(message: Message) -> bool:
+def is_green_or_blue(message):
     return message.tag in ("green", "blue")
 
 
@@ -159,15 +156,7 @@ class Judge:
     """
 
     def __init__(
-        self,
-        client: TrialClient,
-        good: GoodStore,
-        disk: Disk,
-        allowed: Allowance | None = None,
-        *,
-        every: int = 1,
-        phase: int = 0,
-        patience_seconds: float = PATIENCE_SECONDS,
+        self, client, good, disk, allowed=None, *, every=1, phase=0, patience_seconds=PATIENCE_SECONDS
     ) -> None:
         self.client, self.good, self.disk, self.allowed = client, good, disk, allowed or Allowance()
         self.every, self.phase = every, phase
@@ -195,10 +184,10 @@ class Judge:
         setattr(self.verdict, kind, getattr(self.verdict, kind) + count)
         self.verdict.failures.append(f"{kind}: {where}: {what}")
 
-    def is_intact(self, message: Message) -> bool:
+    def is_intact(self, message):
         return message.physical_offset in self.intact
 
-    def _some(self, messages: Sequence[Message]) -> list[Message]:
+    def _some(self, messages):
         """Some of them, one in `every`, with all that are damaged and those beside them."""
         whole = [True, *map(self.is_intact, messages), True]
         return [
@@ -206,9 +195,7 @@ class Judge:
             if (number + self.phase) % self.every == 0 or not all(whole[number : number + 3])
         ]  # fmt: skip
 
-    # --- what comes back ----------------------------------------------------------------------------------------------
-
-    def messages_of(self, body: bytes, where: str) -> Iterator[Message]:
+    def messages_of(self, body, where):
         """The true messages among the records of an answer; whatever else is there is a failure."""
         position = 0
         while position < len(body):
@@ -221,7 +208,7 @@ class Judge:
                 yield message
             position += size
 
-    def message_of(self, record: bytes, where: str) -> Message | None:
+    def message_of(self, record, where):
         """The message of a record, if it is a true one.
 
         None for one that was changed in a way that no checksum shows, and for one that is a failure.
@@ -240,8 +227,6 @@ class Judge:
             self.fail("strangers", where, f"a record that says it is at {physical_offset}")
         return None
 
-    # --- by offset ----------------------------------------------------------------------------------------------------
-
     def ask_by_offset(self) -> None:
         """Every message by its physical offset; none that is damaged or left over."""
         chosen = self._some(self.good.messages)
@@ -259,8 +244,6 @@ class Judge:
                 self.verdict.asked += 1
                 if found != [place]:
                     self.fail("missed", where, f"code {answer.code}, {answer.remark}")
-
-    # --- by key -------------------------------------------------------------------------------------------------------
 
     def ask_by_keys(self) -> None:
         """Every key, unique key and tag of intact messages."""
@@ -288,7 +271,7 @@ class Judge:
             fields["_UNIQUE_KEY_QUERY"] = "true"
         return fields | ({"lastKey": before} if before else {})
 
-    def _check_key(self, topic: str, kind: str, key: str, wanted: Sequence[int], answer: Answer) -> None:
+    def _check_key(self, topic, kind, key, wanted, answer) -> None:
         """Take what is lacking of unqueued messages for said, where an answer says that it lacks something.
 
         An index without tags leaves tags to the queues.
@@ -324,8 +307,6 @@ class Judge:
                 return found, is_put_off
             answer = self.client.ask(QUERY, **self._question(topic, kind, key, cursor))
 
-    # --- by queue -----------------------------------------------------------------------------------------------------
-
     def ask_queues(self) -> None:
         """Every queue: its ends, its messages in order, by tag, by expression, one by one, and by time."""
         for queue in self.good.queues:
@@ -344,11 +325,11 @@ class Judge:
             if self.allowed.has_true_times:
                 self._check_times(queue, messages)
 
-    def _expected(self, queue: Queue, messages: Iterable[Message]) -> list[Message]:
+    def _expected(self, queue, messages):
         """The messages that must come from a queue."""
         return [message for message in messages if (queue, message.physical_offset) not in self.allowed.unqueued]
 
-    def _check_ends(self, queue: Queue, messages: list[Message]) -> int | None:
+    def _check_ends(self, queue, messages):
         """The queue's first offset, once it is plausible as the last one is; None where it stays unknown."""
         ends = []
         for code, name in ((MINIMUM, "minimum"), (MAXIMUM, "maximum")):
@@ -383,18 +364,10 @@ class Judge:
             "subscription": expression, "expressionType": "SQL92" if expression == EXPRESSION else "TAG",
         }  # fmt: skip
 
-    def _drain(
-        self,
-        queue: Queue,
-        offset: int,
-        messages: list[Message],
-        expression: str,
-        name: str,
-        is_chosen: Callable[[Message], bool],
-    ) -> None:
+    def _drain(self, queue, offset, messages, expression, name, is_chosen) -> None:
         where = f"drain of {queue} by {name}"
         wanted = {message.physical_offset for message in messages if is_chosen(message)}
-        found: list[Message] = []
+        found = []
         may_be_others = "tag" in name and not self.allowed.has_tags
         remarks: Counter[str] = Counter()
         for _ in range(MOST_PULLS):
@@ -423,9 +396,7 @@ class Judge:
             offset = following
         self._check_drained(queue, where, wanted, found, remarks)
 
-    def _check_drained(
-        self, queue: Queue, where: str, wanted: set[int], found: list[Message], remarks: Counter[str]
-    ) -> None:
+    def _check_drained(self, queue, where, wanted, found, remarks) -> None:
         self.verdict.asked += len(wanted)
         offsets = [message.places[queue][0] for message in found]
         if offsets != sorted(offsets if self.allowed.repeats else set(offsets)):
@@ -439,7 +410,7 @@ class Judge:
             text = "; ".join(f"{count} times {remark[:160]}" for remark, count in remarks.most_common(4))
             self.fail("missed", where, f"queue offsets {shown(lost)} ({text})", len(lacking))
 
-    def _pull_one_by_one(self, queue: Queue, messages: list[Message]) -> None:
+    def _pull_one_by_one(self, queue, messages) -> None:
         """Every message by a pull that starts at it."""
         some = {message.physical_offset for message in self._some(self.good.of_queue(queue))}
         chosen = [each for each in self._expected(queue, messages) if each.physical_offset in some]
@@ -457,7 +428,7 @@ class Judge:
                 text = f"code {answer.code}, next {answer.number('nextBeginOffset')}, {answer.remark[:160]}"
                 self.fail("missed", where, text)
 
-    def _check_times(self, queue: Queue, messages: list[Message]) -> None:
+    def _check_times(self, queue, messages) -> None:
         """Where reading starts for a time: at no message before it, and at none too late."""
         last, step = -1, max(1, len(messages) * self.every // MOST_TIMES)
         asked: list[tuple[dict[str, object], int, int]] = []
@@ -476,8 +447,6 @@ class Judge:
                 text = f"code {answer.code}, {answer.number('offset')}, expected {before + 1} to {offset}"
                 self.fail("other", f"time of {queue} {offset}", text)
 
-    # --- offsets of groups --------------------------------------------------------------------------------------------
-
     def judge_offsets(self) -> Verdict:
         """Ask what groups have committed: the truth, or no answer at all, never another number or `no offset`."""
         for name, queues in self.good.offsets.items():
@@ -493,7 +462,7 @@ class Judge:
         return self.verdict
 
 
-def shown(numbers: Sequence[int]) -> str:
+def shown(numbers):
     """Some numbers, shortened."""
     if len(numbers) > 6:
         return f"{', '.join(map(str, numbers[:3]))} … {numbers[-1]} ({len(numbers)})"

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -93,9 +93,7 @@ class Author:
         for name in LIGHT:
             self.writer.set_topic(name)
 
-    def _note(
-        self, written: Written, count: int, body: bytes, also: dict[Queue, tuple[int, int]], **named: object
-    ) -> None:
+    def _note(self, written, count, body, also, **named) -> None:
         places = {(written.topic, written.queue_id): (written.queue_offset, written.queue_offset + count)} | also
         where = (written.physical_offset, written.record, written.topic, body, written.store_timestamp)
         self.messages.append(Message(*where, places=places, **named))
@@ -128,7 +126,7 @@ class Author:
         )
         self._note(written, len(inner), b"", {}, unique_key=f"B{number:05}")
 
-    def write_mixture(self, numbers: Iterable[int], *, later_ms: int = 0, batches: bool = True) -> None:
+    def write_mixture(self, numbers, *, later_ms=0, batches=True) -> None:
         """Messages of all topics; every other one in the queue 0 of Orders."""
         for number in numbers:
             if number % 2 == 0:
@@ -140,15 +138,12 @@ class Author:
             if batches and number % 9 == 7:
                 self.write_batch(number)
 
-    def finish(self, shape: str, stale: Iterable[Written] = ()) -> GoodStore:
+    def finish(self, shape, stale=()):
         self.writer.close()
         return GoodStore(
             shape, self.writer.root, tuple(self.messages), self.writer.log.segment_size, self.writer.log.end,
             self.writer.index.slot_count, self.writer.queue_file_size, tuple(stale), self.writer.consumer_offsets,
         )  # fmt: skip
-
-
-# --- shapes -----------------------------------------------------------------------------------------------------------
 
 
 def plain(shape: str, root: Path, numbers: range = range(300), *, batches: bool = True, **options: object) -> GoodStore:
@@ -222,7 +217,7 @@ def paged(root: Path, units: int = 5200, queue_file_size: int = 20 * 8192) -> Go
     return author.finish("paged")
 
 
-SHAPES: dict[str, Callable[[Path], GoodStore]] = {
+SHAPES = {
     # Queues of many small files, several segments and index files, batches and light queues.
     "small": partial(plain, "small"),
     "paged": paged,
@@ -232,9 +227,6 @@ SHAPES: dict[str, Callable[[Path], GoodStore]] = {
     "recut": recut,
     "expired": expired,
 }
-
-
-# --- copies -----------------------------------------------------------------------------------------------------------
 
 
 def put(path: Path, position: int, data: bytes) -> None:

@@ -1,7 +1,4 @@
-"""What answers lack without the parts of a store that are not read, and which answers say so (docs/stores.md).
-
-Those that every part is named by, `doctor`, `info`, `serve`, `page` and `metrics`, are not repeated.
-"""
+"""What answers lack without the parts of a store that are not read, and which answers say so (docs/stores.md)."""
 
 from dataclasses import dataclass
 

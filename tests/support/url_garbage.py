@@ -1,10 +1,9 @@
 """Hostile URLs of the page's API by a seed: every path and parameter, with values that are long, odd or costly."""
 
 import random
-from collections.abc import Callable, Sequence
 from urllib.parse import quote_plus
 
-VALUES: list[Callable[[random.Random], str]] = [
+VALUES = [
     lambda rng: "=" * rng.randrange(1, 10_000),
     lambda rng: "(" * rng.randrange(1, 3_000) + ")" * rng.randrange(1, 3_000),
     lambda rng: "(a*)*" * rng.randrange(1, 1_000) + "b",
@@ -29,7 +28,7 @@ PLAIN = {"topic": "TopicTest", "queueId": "0", "queueOffset": "0", "offset": "65
 class UrlGarbage:
     """Makes targets for a request line; `paths` has the names of the parameters of each path."""
 
-    def __init__(self, seed: int, paths: Sequence[tuple[str, Sequence[str]]]) -> None:
+    def __init__(self, seed, paths) -> None:
         self._rng = random.Random(seed)
         self._paths = paths
 

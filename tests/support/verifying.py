@@ -3,32 +3,27 @@
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import msgspec
 
 from spark_jobs.doctor.deep_check import DeepCheck
-from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest
+from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.places.file_systems import file_system
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import opened_source
-from storage.doctor.finding import Finding
 
 NUMBERS = itertools.count()
 
 
-def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+def run_here(name, tasks, function):
     """Run tasks one after the other, as Spark would; what goes to and fro is packed, as it is there."""
     assert name
     return [function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))) for task in tasks]
 
 
-def verify_here(store: str | Path, work: Path, **options: Any) -> Report[DeepDetails]:
+def verify_here(store, work, **options):
     """Verify a store by the functions of the tasks alone."""
     request = DeepRequest(store=str(store), **options)
     with opened_source(request.store, request.commit_log_directories, request.storage) as source:
@@ -39,13 +34,13 @@ def verify_here(store: str | Path, work: Path, **options: Any) -> Report[DeepDet
             directory.remove()
 
 
-def verify_in_memory(store: Path, work: Path, **options: Any) -> Report[DeepDetails]:
+def verify_in_memory(store, work, **options):
     """Verify a copy of a store in fsspec's file system `memory`; names in the report are those of the store itself."""
     with in_memory(store) as url:
         return named_as(verify_here(url, work, **options), url, store)
 
 
-def upload(store: Path, url: str, storage: str = "") -> None:
+def upload(store, url, storage="") -> None:
     system, inner = file_system(url, storage)
     for path in sorted(store.rglob("*")):
         if path.is_file():
@@ -55,7 +50,7 @@ def upload(store: Path, url: str, storage: str = "") -> None:
 
 
 @contextlib.contextmanager
-def in_memory(store: Path) -> Iterator[str]:
+def in_memory(store):
     """The URL of a copy of a directory in fsspec's file system `memory`."""
     url = f"memory://copy-{os.getpid()}-{next(NUMBERS)}"
     upload(store, url)
@@ -65,14 +60,14 @@ def in_memory(store: Path) -> Iterator[str]:
         fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def flip(path: Path, position: int, mask: int = 1) -> None:
+def flip(path, position, mask=1) -> None:
     """Flip bits of a byte of a file, for good."""
     data = bytearray(path.read_bytes())
     data[position] ^= mask
     path.write_bytes(data)
 
 
-def named_as(report: Report[DeepDetails], url: str, store: Path) -> Report[DeepDetails]:
+def named_as(report, url, store):
     """A report of a store behind a URL as it would be of a directory."""
 
     def named(text: str) -> str:
@@ -87,24 +82,24 @@ def named_as(report: Report[DeepDetails], url: str, store: Path) -> Report[DeepD
     return report
 
 
-def findings_of(report: Report[DeepDetails]) -> list[Finding]:
+def findings_of(report):
     return [finding for finding in report.details.findings if not finding.more]
 
 
-def told(report: Report[DeepDetails]) -> str:
+def told(report):
     """All of it, for the message of an assertion."""
     lines = [f"{finding.where}: {finding.what}" for finding in findings_of(report)]
     return "\n".join([*lines, *report.notes]) or "nothing"
 
 
-def assert_clean(report: Report[DeepDetails]) -> None:
+def assert_clean(report) -> None:
     assert report.details.clean, told(report)
     assert report.exit_code == 0
     assert report.details.counts == {}
 
 
 @contextlib.contextmanager
-def damaged(path: Path, position: int, data: bytes) -> Iterator[None]:
+def damaged(path, position, data):
     """Other bytes at a position of a file, for a while."""
     before = path.read_bytes()
     try:
@@ -115,14 +110,14 @@ def damaged(path: Path, position: int, data: bytes) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def flipped(path: Path, position: int, bit: int) -> Iterator[None]:
+def flipped(path, position, bit):
     """One bit of a file the other way round, for a while."""
     with damaged(path, position, bytes([path.read_bytes()[position] ^ 1 << bit])):
         yield
 
 
 @contextlib.contextmanager
-def replaced(path: Path, content: bytes | None) -> Iterator[None]:
+def replaced(path, content):
     """Another file, or none, in place of one, for a while."""
     before = path.read_bytes()
     try:

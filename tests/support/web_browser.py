@@ -8,9 +8,7 @@ import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from selenium.common.exceptions import StaleElementReferenceException
@@ -68,11 +66,11 @@ class Browser:
     def close(self) -> None:
         self.driver.quit()
 
-    def open(self, view: str, **parameters: Any) -> None:
+    def open(self, view, **parameters) -> None:
         """Open a view by its address, as one that was sent by a colleague."""
         self.driver.get(f"{self.server}/{view}{'?' + urlencode(parameters) if parameters else ''}")
 
-    def until(self, condition: Callable[[], Any]) -> Any:
+    def until(self, condition):
         """Wait until a condition holds; what it came to."""
         deadline, pause = time.monotonic() + WAIT_SECONDS, 0.02
         while time.monotonic() < deadline:
@@ -114,12 +112,12 @@ class Browser:
     def place(self) -> str:
         return self.driver.current_url.removeprefix(self.server)
 
-    def run(self, script: str) -> Any:
+    def run(self, script):
         return self.driver.execute_script(script)
 
     def complaints(self) -> list[str]:
         """What the browser has logged since it was asked last: errors of scripts, and what the policy forbade."""
-        lines: list[dict[str, Any]] = self.driver.get_log("browser")
+        lines = self.driver.get_log("browser")
         return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
 
     def violations(self, *rules: str) -> list[str]:

@@ -4,22 +4,17 @@ import asyncio
 import atexit
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import httpx
-from starlette.routing import Route
 
 from blocking_client import eventually
-from broker.config import ASK_ON_THE_PAGE, HttpAuth
+from broker.config import ASK_ON_THE_PAGE
 from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.security.accounts import watched_accounts
-from broker.security.audit_log import AuditLog
-from broker.service.broker_service import BrokerService
 from broker.web.api.access import Access
 from broker.web.api.application import Api
 from broker.web.port import WebPort
@@ -55,9 +50,7 @@ class Answer:
 class ApiOf:
     """The API over a store; all questions of a process on one event loop, which runs while it is asked."""
 
-    def __init__(
-        self, root: Path, accounts: Path | None = None, audit_log: AuditLog | None = None, **options: Any
-    ) -> None:
+    def __init__(self, root, accounts=None, audit_log=None, **options) -> None:
         self.store = MessageStore.open(root, StoreOptions(tier=options.get("tier")))
         self.service = service_of(self.store, **options)
         watched = None if accounts is None else watched_accounts(accounts)
@@ -67,15 +60,7 @@ class ApiOf:
         self.api = Api([self.service], access, audit_log)
         self.application = self.api.application()
 
-    def ask(
-        self,
-        path: str,
-        *,
-        method: str = "GET",
-        headers: dict[str, str] | None = None,
-        peer: str = "127.0.0.1",
-        **given: Any,
-    ) -> Answer:
+    def ask(self, path, *, method="GET", headers=None, peer="127.0.0.1", **given):
         """Ask a path from an address with query parameters, a trailing underscore of whose names is left out."""
         asked = {name.rstrip("_"): value for name, value in given.items() if value is not None}
         return _runner().run(self._ask(method, path, asked, headers or {}, peer))
@@ -102,9 +87,7 @@ class ApiOf:
             found.append(self.get(path, **{**parameters, "cursor": found[-1]["cursor"]}))
         return found
 
-    async def _ask(
-        self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str], peer: str
-    ) -> Answer:
+    async def _ask(self, method, path, parameters, headers, peer):
         transport = httpx.ASGITransport(self.application, client=(peer, 4711))
         async with httpx.AsyncClient(transport=transport, base_url=PLACE, timeout=DEADLINE_SECONDS) as client:
             answer = await client.request(method, path, params=parameters, headers=headers)
@@ -118,10 +101,7 @@ def keys(access_key: str, secret: str) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def _page(
-    services: Sequence[BrokerService], accounts: Path | None, port: int, auth: HttpAuth,
-    more: Callable[[Api], Sequence[Route]],
-) -> AsyncIterator[str]:  # fmt: skip
+async def _page(services, accounts, port, auth, more):
     (listener,) = bind_listeners([LOOPBACK._replace(port=port)])
     api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts), auth=auth))
     site = Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api, more=more(api))
@@ -140,10 +120,7 @@ async def _page(
 
 
 @contextlib.contextmanager
-def serving_page(
-    services: Sequence[BrokerService], accounts: Path | None = None, port: int = 0, auth: HttpAuth = ASK_ON_THE_PAGE,
-    more: Callable[[Api], Sequence[Route]] = lambda _api: (),
-) -> Iterator[str]:  # fmt: skip
+def serving_page(services, accounts=None, port=0, auth=ASK_ON_THE_PAGE, more=lambda _api: ()):
     """The origin of a page over stores, served on a thread; on a free port, or on one that was free before."""
     with in_a_thread(lambda: _page(services, accounts, port, auth, more)) as origin:
         yield origin

@@ -5,11 +5,8 @@ import json
 import lzma
 import socket
 import time
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 
-from golden.record.records import Record
-from interop.wire import Frame, FrameSplitter, decode_frame, encode_request
+from interop.wire import FrameSplitter, decode_frame, encode_request
 
 NAME_SERVER_PORT = 9876
 BROKER_PORT = 10911
@@ -20,7 +17,6 @@ GET_TOPIC_STATS_INFO, QUERY_CONSUME_QUEUE = 202, 321
 ROUTE_SECONDS = 90
 LONGEST = str(2**63 - 1)
 SUBSCRIPTION_IN_HEADER = "4"
-"""Pull sysFlag: no offset commit, no suspension, the subscription is in the header."""
 MAX_PULL_MESSAGES = "32"
 ONE_MESSAGE = "1"
 FILTERS = {
@@ -28,39 +24,26 @@ FILTERS = {
     "LightParent": [("TAG", "TagB")],
     "TierTopic": [("TAG", "TagA || Aa"), ("SQL92", "a > 10 AND a <= 30")],
 }
-"""Pulls of these topics are repeated with these filters."""
 RETRY_FILTERS = [
     *[("TAG", expression) for expression in ("*", "TagA", "TagB")],
     *[("SQL92", expression) for expression in ("a = 7", "a > 100", "a < 100", "a IS NULL", "missing = 'x'", "a >")],
 ]
-"""Filters with which retry topics are pulled."""
 
-WAITING_TOPICS = (
-    "SCHEDULE_TOPIC_XXXX",
-    "rmq_sys_wheel_timer",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-)
+WAITING_TOPICS = """SCHEDULE_TOPIC_XXXX rmq_sys_wheel_timer RMQ_SYS_TRANS_HALF_TOPIC RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC
+    TRANS_CHECK_MAX_TIME_TOPIC"""
 """Where messages wait: brokers from 5.5.1 on know each by its own topic alone, REAL_TOPIC."""
 NAMES_OF_TOPICS = ("REAL_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
-"""Properties whose values are topics."""
-
-Question = tuple[int, int, dict[str, str]]
-"""Port, request code, header fields."""
 
 
 class Asker:
     """Puts questions over one connection a port and notes them in the form of golden's mqadmin-frames."""
 
     def __init__(self, hosts: dict[int, str]) -> None:
-        """``hosts`` tells the host of each port."""
         self._connections = {port: socket.create_connection((host, port), timeout=60) for port, host in hosts.items()}
         self._opaque = 0
         self.lines: list[str] = []
 
-    def ask(self, question: Question) -> Frame:
-        """One request and its answer, noted."""
+    def ask(self, question):
         port, code, fields = question
         self._opaque += 1
         connection, splitter = self._connections[port], FrameSplitter()
@@ -74,23 +57,20 @@ class Asker:
                     self._note(port, client_port, frame)
                     return frame
 
-    def save(self, path: Path) -> None:
-        """Writes what was noted."""
-        text = "".join(self.lines).encode()
-        path.write_bytes(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
+    def save(self, path) -> None:
+        path.write_bytes(lzma.compress("".join(self.lines).encode(), preset=9 | lzma.PRESET_EXTREME))
 
     def close(self) -> None:
-        """Ends the connections."""
         for connection in self._connections.values():
             connection.close()
 
-    def _note(self, source: int, target: int, frame: Frame) -> None:
+    def _note(self, source, target, frame) -> None:
         line = {"t": round(time.time(), 6), "src": source, "dst": target, "header": dict(sorted(frame.header.items()))}
         line["body"] = base64.b64encode(frame.body).decode()
         self.lines.append(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def ask_everything(asker: Asker, records: Iterable[Record]) -> None:
+def ask_everything(asker, records) -> None:
     """Lists, then every topic, queue, record, key, unique key and tag."""
     known = list(records)
     _wait_for_routes(asker, {record.topic for record in known})
@@ -101,28 +81,26 @@ def ask_everything(asker: Asker, records: Iterable[Record]) -> None:
             _pull_all(asker, topic, queue_id, kind, expression)
 
 
-def ask_for_offsets(asker: Asker, records: Iterable[Record]) -> None:
+def ask_for_offsets(asker, records) -> None:
     """Everything, and how far each group that has a retry topic, and one that is not there, has come in every queue."""
     known = list(records)
     ask_everything(asker, known)
     groups = sorted({each.topic.removeprefix("%RETRY%") for each in known if each.topic.startswith("%RETRY%")})
     for group in [*groups, *(f"CG_LEDGER_{stage}" for stage in ("clean", "killed", "v2", "double")), "NoSuchGroup"]:
         for topic, queue_id in _queue_ids(known):
-            asker.ask(
-                (BROKER_PORT, QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)})
-            )
+            queue = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)}
+            asker.ask((BROKER_PORT, QUERY_CONSUMER_OFFSET, queue))
 
 
-def ask_for_retries(asker: Asker, records: Iterable[Record]) -> None:
+def ask_for_retries(asker, records) -> None:
     """Pulls of every retry topic, by expressions of both types."""
     for topic, queue_id in _queue_ids([record for record in records if record.topic.startswith("%RETRY%")]):
         for kind, expression in RETRY_FILTERS:
             _pull_all(asker, topic, queue_id, kind, expression, ONE_MESSAGE)
 
 
-def ask_by_topics(asker: Asker, records: Iterable[Record]) -> None:
-    """Views of the first record of every topic, with each topic that a client might name for it, and with none."""
-    first: dict[str, Record] = {}
+def ask_by_topics(asker, records) -> None:
+    first = {}
     for record in records:
         first.setdefault(record.topic, record)
     for record in first.values():
@@ -132,7 +110,7 @@ def ask_by_topics(asker: Asker, records: Iterable[Record]) -> None:
             asker.ask((BROKER_PORT, VIEW_MESSAGE_BY_ID, view | {"topic": topic}))
 
 
-def _topics_to_name(record: Record) -> list[str]:
+def _topics_to_name(record):
     """The topic of a record, all others that it mentions, and such as have nothing to do with it."""
     mentioned = [record.properties[name] for name in NAMES_OF_TOPICS if name in record.properties]
     light = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
@@ -143,16 +121,15 @@ def _topics_to_name(record: Record) -> list[str]:
 def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
     """The broker tells the name server late about topics that it made itself; until then lists and routes lack them."""
     deadline = time.monotonic() + ROUTE_SECONDS
-    while not topics <= set(
-        json.loads(asker.ask((NAME_SERVER_PORT, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})).body)["topicList"]
-    ):
+    topic_list = (NAME_SERVER_PORT, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {})
+    while not topics <= set(json.loads(asker.ask(topic_list).body)["topicList"]):
         if time.monotonic() > deadline:
             raise RuntimeError(f"the name server does not know all of {sorted(topics)} after {ROUTE_SECONDS} s")
         time.sleep(1)
     asker.lines.clear()
 
 
-def _lists(records: list[Record]) -> Iterator[Question]:
+def _lists(records):
     yield NAME_SERVER_PORT, GET_BROKER_CLUSTER_INFO, {}
     yield NAME_SERVER_PORT, GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}
     for topic in [*sorted({topic for topic, _ in _queue_ids(records)}), "NoSuchTopic"]:
@@ -160,26 +137,24 @@ def _lists(records: list[Record]) -> Iterator[Question]:
         yield BROKER_PORT, GET_TOPIC_STATS_INFO, {"topic": topic}
 
 
-def _queues(records: list[Record]) -> Iterator[Question]:
+def _queues(records):
     times = sorted({record.store_timestamp for record in records})
     for topic, queue_id in _queue_ids(records):
         queue = {"topic": topic, "queueId": str(queue_id)}
-        yield BROKER_PORT, GET_MAX_OFFSET, queue
-        yield BROKER_PORT, GET_MIN_OFFSET, queue
-        yield BROKER_PORT, GET_EARLIEST_MSG_STORETIME, queue
+        yield from ((BROKER_PORT, code, queue) for code in (GET_MAX_OFFSET, GET_MIN_OFFSET, GET_EARLIEST_MSG_STORETIME))
         yield BROKER_PORT, QUERY_CONSUME_QUEUE, queue | {"index": "0", "count": "200"}
         for timestamp in (0, times[0], times[len(times) // 2], times[-1], times[-1] + 1):
             yield BROKER_PORT, SEARCH_OFFSET_BY_TIMESTAMP, queue | {"timestamp": str(timestamp)}
 
 
-def _views(records: list[Record]) -> Iterator[Question]:
+def _views(records):
     for record in records:
-        topic = record.properties["REAL_TOPIC"] if record.topic in WAITING_TOPICS else record.topic
+        topic = record.properties["REAL_TOPIC"] if record.topic in WAITING_TOPICS.split() else record.topic
         yield BROKER_PORT, VIEW_MESSAGE_BY_ID, {"offset": str(record.physical_offset), "topic": topic}
     yield BROKER_PORT, VIEW_MESSAGE_BY_ID, {"offset": "16777215", "topic": "HostsTopic"}
 
 
-def _keys(records: list[Record]) -> Iterator[Question]:
+def _keys(records):
     seen: dict[tuple[str, str, str], None] = {}
     for record in records:
         properties = record.properties
@@ -194,17 +169,13 @@ def _keys(records: list[Record]) -> Iterator[Question]:
             yield BROKER_PORT, QUERY_MESSAGE, {name: text for name, text in fields.items() if name != "indexType"}
 
 
-def _queue_ids(records: list[Record]) -> list[tuple[str, int]]:
+def _queue_ids(records):
     queues = {(record.topic, record.queue_id) for record in records}
-    light = {
-        name for record in records for name in record.properties.get("INNER_MULTI_DISPATCH", "").split(",") if name
-    }
-    return sorted(queues | {(name, 0) for name in light})
+    light = (name for record in records for name in record.properties.get("INNER_MULTI_DISPATCH", "").split(","))
+    return sorted(queues | {(name, 0) for name in light if name})
 
 
-def _pull_all(
-    asker: Asker, topic: str, queue_id: int, kind: str, expression: str, count: str = MAX_PULL_MESSAGES
-) -> None:
+def _pull_all(asker, topic, queue_id, kind, expression, count=MAX_PULL_MESSAGES) -> None:
     offset = "0"
     while True:
         fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": str(queue_id), "queueOffset": offset}

@@ -1,7 +1,4 @@
-"""Makes the recorded stores of tests/golden/g2 with an official broker; see README.md beside this file.
-
-python tests/golden/record/record.py [STORE ...]
-"""
+"""Makes the recorded stores of tests/golden/g2 with an official broker; see README.md beside this file."""
 
 import json
 import shutil
@@ -31,7 +28,6 @@ from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars  # noqa: E4
 from interop.official_broker import (  # noqa: E402
     STOCK_FLOW_CONTROL,
     STOCK_INTERVALS,
-    OfficialProcess,
     official_broker,
     official_name_server,
 )
@@ -42,19 +38,16 @@ from needed_tools import tool  # noqa: E402
 OUTPUT = HERE.parent / "g2"
 LEFT_OUT = ("abort.bak", "compaction", "rocksdbstore", "tiered_index_file", "timerlog", "timerwheel")
 """Pieces of a store that say nothing about messages, and are large or of no format of ours."""
-SMALL_FILES = {
-    "mappedFileSizeCommitLog": "131072",
-    "mappedFileSizeConsumeQueue": "2000",
-    "mapperFileSizeBatchConsumeQueue": "460",
-    "maxHashSlotNum": "97",
-    "maxIndexNum": "150",
-    "messageDelayLevel": "1s 1s 1s 1s",
-    "enablePropertyFilter": "true",
-    "mappedFileSizeTimerLog": "131072",
-    "reviveQueueNum": "1",
-    "reviveAckWaitMs": "1000",
-    "reviveScanTime": "1000",
-}
+
+
+def settings(text):
+    return dict(pair.split("=", 1) for pair in text.split())
+
+
+SMALL_FILES = settings("""
+    mappedFileSizeCommitLog=131072 mappedFileSizeConsumeQueue=2000 mapperFileSizeBatchConsumeQueue=460 maxHashSlotNum=97
+    maxIndexNum=150 enablePropertyFilter=true mappedFileSizeTimerLog=131072 reviveQueueNum=1 reviveAckWaitMs=1000
+    reviveScanTime=1000""") | {"messageDelayLevel": "1s 1s 1s 1s"}
 LEDGER_PORT = 40911
 DELETE_EXPIRED_COMMIT_LOG, CLEAN_EXPIRED_CONSUME_QUEUE = 329, 306
 UNIT_BYTES = 20
@@ -98,43 +91,44 @@ class Recording:
     tier: str | None = None
 
 
-LEDGER = {
-    "enableDLegerCommitLog": "true",
-    "dLegerGroup": "broker-a",
-    "dLegerSelfId": "n0",
-    "dLegerPeers": f"n0-127.0.0.1:{LEDGER_PORT}",
-}
+LEDGER = settings("enableDLegerCommitLog=true dLegerGroup=broker-a dLegerSelfId=n0")
+LEDGER["dLegerPeers"] = f"n0-127.0.0.1:{LEDGER_PORT}"
 """A broker that is the only member of its DLedger group; so are the properties' names spelled."""
-PATIENT = {
-    "mappedFileSizeCommitLog": "16384",
-    "waitTimeMillsInSendQueue": "30000",
-    "osPageCacheBusyTimeOutMills": "30000",
-}
+PATIENT = settings("mappedFileSizeCommitLog=16384 waitTimeMillsInSendQueue=30000 osPageCacheBusyTimeOutMills=30000")
 """Small segments, and no refusal of messages where a slow machine stores them late."""
-TIER = {
-    "messageStorePlugIn": "org.apache.rocketmq.tieredstore.TieredMessageStore",
-    "tieredBackendServiceProvider": "org.apache.rocketmq.tieredstore.provider.PosixFileSegment",
-    "tieredStoreCommitLogMaxSize": "8192",
-    "tieredStoreConsumeQueueMaxSize": "400",
-    "tieredStoreIndexFileMaxHashSlotNum": "97",
-    "tieredStoreIndexFileMaxIndexNum": "150",
-    "tieredStoreGroupCommitTimeout": "100",
-    "tieredStoreFileReservedTime": "1000000",
-    "mappedFileSizeCommitLog": "16384",
-    "mappedFileSizeConsumeQueue": "400",
-}
+TIER = settings("""
+    messageStorePlugIn=org.apache.rocketmq.tieredstore.TieredMessageStore
+    tieredBackendServiceProvider=org.apache.rocketmq.tieredstore.provider.PosixFileSegment
+    tieredStoreCommitLogMaxSize=8192 tieredStoreConsumeQueueMaxSize=400 tieredStoreIndexFileMaxHashSlotNum=97
+    tieredStoreIndexFileMaxIndexNum=150 tieredStoreGroupCommitTimeout=100 tieredStoreFileReservedTime=1000000
+    mappedFileSizeCommitLog=16384 mappedFileSizeConsumeQueue=400""")
 """A broker that copies the messages of topics that are not its own into files of each queue, small ones."""
-TIER_ANSWERS = "answers.jsonl.xz"
 TIERED_TOPICS = ("TierTopic", "Tier-old", "Tier-new", "TierDelay")
-LIGHT_QUEUES = PATIENT | {"enableLmq": "true", "enableMultiDispatch": "true"}
-ROCKSDB = LIGHT_QUEUES | {"storeType": "defaultRocksDB", "flushConsumerOffsetInterval": "500"}
-"""All queues, topics, groups and offsets in RocksDB, as guides to light queues advise."""
-DOUBLE = LIGHT_QUEUES | {"rocksdbCQDoubleWriteEnable": "true", "combineCQUseRocksdbForLmq": "true"}
-"""All queues in files, and in RocksDB too; light queues in the latter alone."""
+LIGHT = settings("enableLmq=true enableMultiDispatch=true")
+ROCKSDB = PATIENT | LIGHT | settings("storeType=defaultRocksDB flushConsumerOffsetInterval=500")
+DOUBLE = PATIENT | LIGHT | settings("rocksdbCQDoubleWriteEnable=true combineCQUseRocksdbForLmq=true")
+EXT = settings("enableConsumeQueueExt=true enableCalcFilterBitMap=true")
 FRAMES = "frames.jsonl.xz"
 VIEWS = "views.jsonl.xz"
 ANSWERS = "answers.jsonl.xz"
 """Not replayed: a broker with such a configuration answers by topics that it has written nowhere."""
+
+
+def in_rocksdb(name, properties, half="RMQ_SYS_TRANS_OP_HALF_TOPIC", frames=FRAMES, version=SERVER_VERSION, **stage):
+    scenario = ("rocksdb", {"g2-rocksdb": "clean"}.get(name, name.removeprefix("g2-rocksdb-")), half)
+    return Recording(name, (Stage(scenario, frames=frames, **stage),), properties, ask=ask_for_offsets, version=version)
+
+
+def tiered(name, *, is_killed):
+    old = Stage(("tier", "old"), properties={"fileReservedTime": "0"}, expires=True)
+    return Recording(name, (old, Stage(("tier", "new"), frames=ANSWERS, is_killed=is_killed)), TIER, tier="tiered")
+
+
+ONLY_LEDGER = Stage(("ledger", "only"), frames=FRAMES, properties=LEDGER)
+LATER_LEDGER = Stage(("ledger", "ledger"), frames=FRAMES, properties=LEDGER, is_killed=True)
+FILTERS = Stage(("filters",), frames="pulls.jsonl.xz")
+RETRIES = Stage(("nothing",), frames="pulls-retry.jsonl.xz", properties={"filterSupportRetry": "true"})
+QUEUES_OF_5_5_1 = Stage(("queues",), frames=FRAMES, views=VIEWS)
 RECORDINGS = (
     Recording(
         "g2-hosts",
@@ -143,110 +137,46 @@ RECORDINGS = (
             Stage(("hosts", "v6v4", "false"), bound="::1", advertised="127.0.0.1"),
             Stage(("hosts", "v4v6", "false"), bound="127.0.0.1", advertised="::1", frames=FRAMES),
         ),
-        {"maxHashSlotNum": "50", "maxIndexNum": "60", "mappedFileSizeCommitLog": "16384"},
+        settings("maxHashSlotNum=50 maxIndexNum=60 mappedFileSizeCommitLog=16384"),
     ),
-    Recording(
-        "g2-queues",
-        (Stage(("queues",), frames=FRAMES),),
-        {"enableLmq": "true", "enableMultiDispatch": "true"},
-    ),
-    Recording(
-        "g2-queues-5.5.1",
-        (Stage(("queues",), frames=FRAMES, views=VIEWS),),
-        {"enableLmq": "true", "enableMultiDispatch": "true"},
-        version=NEWEST_BROKER_VERSION,
-    ),
+    Recording("g2-queues", (Stage(("queues",), frames=FRAMES),), LIGHT),
+    Recording("g2-queues-5.5.1", (QUEUES_OF_5_5_1,), LIGHT, version=NEWEST_BROKER_VERSION),
     Recording(
         "g2-ext",
         (Stage(("ext",), frames=FRAMES),),
-        {
-            "enableConsumeQueueExt": "true",
-            "enableCalcFilterBitMap": "true",
-            "mappedFileSizeConsumeQueueExt": "2048",
-            "enabledAppendPropCRC": "true",
-            "mappedFileSizeCommitLog": "16384",
-            "maxHashSlotNum": "31",
-            "maxIndexNum": "400",
-        },
+        EXT
+        | settings("mappedFileSizeConsumeQueueExt=2048 enabledAppendPropCRC=true mappedFileSizeCommitLog=16384")
+        | settings("maxHashSlotNum=31 maxIndexNum=400"),
         ("commitlog-a", "commitlog-b"),
     ),
     Recording(
         "g2-filters",
-        (
-            Stage(("filters",), frames="pulls.jsonl.xz"),
-            Stage(("nothing",), frames="pulls-retry.jsonl.xz", properties={"filterSupportRetry": "true"}),
-        ),
-        {
-            "enableConsumeQueueExt": "true",
-            "enableCalcFilterBitMap": "true",
-            "mappedFileSizeConsumeQueueExt": "8192",
-            "maxIndexNum": "4000",
-        },
+        (FILTERS, RETRIES),
+        EXT | settings("mappedFileSizeConsumeQueueExt=8192 maxIndexNum=4000"),
         ask=ask_for_retries,
     ),
-    Recording(
-        "g2-dledger",
-        (Stage(("ledger", "only"), frames=FRAMES, properties=LEDGER),),
-        PATIENT,
-        ledgers=("dledger-n0/data",),
-    ),
-    Recording(
-        "g2-dledger-mixed",
-        (
-            Stage(("ledger", "plain")),
-            Stage(("ledger", "ledger"), frames=FRAMES, properties=LEDGER, is_killed=True),
-        ),
-        PATIENT,
-        ledgers=("dledger-n0/data",),
-    ),
-    *(
-        Recording(
-            name,
-            (
-                Stage(("tier", "old"), properties={"fileReservedTime": "0"}, expires=True),
-                Stage(("tier", "new"), frames=TIER_ANSWERS, is_killed=is_killed),
-            ),
-            TIER,
-            tier="tiered",
-        )
-        for name, is_killed in (("g2-tier", False), ("g2-tier-killed", True))
-    ),
-    Recording(
-        "g2-rocksdb",
-        (Stage(("rocksdb", "clean", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
-        ROCKSDB,
-        ask=ask_for_offsets,
-    ),
-    Recording(
+    Recording("g2-dledger", (ONLY_LEDGER,), PATIENT, ledgers=("dledger-n0/data",)),
+    Recording("g2-dledger-mixed", (Stage(("ledger", "plain")), LATER_LEDGER), PATIENT, ledgers=("dledger-n0/data",)),
+    tiered("g2-tier", is_killed=False),
+    tiered("g2-tier-killed", is_killed=True),
+    in_rocksdb("g2-rocksdb", ROCKSDB),
+    in_rocksdb(
         "g2-rocksdb-killed",
-        (Stage(("rocksdb", "killed", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC"), frames=FRAMES, is_killed=True),),
-        ROCKSDB | {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"},
-        ask=ask_for_offsets,
+        ROCKSDB | settings("transRocksDBEnable=true transWriteOriginTransHalfEnable=false"),
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        is_killed=True,
     ),
-    Recording(
-        "g2-rocksdb-v2",
-        (Stage(("rocksdb", "v2", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=ANSWERS, is_killed=True),),
-        ROCKSDB | {"configManagerVersion": "v2"},
-        ask=ask_for_offsets,
-    ),
-    Recording(
-        "g2-rocksdb-double",
-        (Stage(("rocksdb", "double", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
-        DOUBLE,
-        ask=ask_for_offsets,
-    ),
-    Recording(
+    in_rocksdb("g2-rocksdb-v2", ROCKSDB | {"configManagerVersion": "v2"}, frames=ANSWERS, is_killed=True),
+    in_rocksdb("g2-rocksdb-double", DOUBLE),
+    in_rocksdb(
         "g2-rocksdb-selective",
-        (Stage(("rocksdb", "selective", "RMQ_SYS_TRANS_OP_HALF_TOPIC"), frames=FRAMES),),
         DOUBLE | {"rocksdbCQSelectiveDoubleWriteEnable": "true"},
-        ask=ask_for_offsets,
         version=NEWEST_BROKER_VERSION,
     ),
 )
 
 
 def record(recording: Recording, work: Path) -> None:
-    """Runs the stages of one recording and writes its archive, tables and frames."""
     store, output = work / recording.name, OUTPUT / recording.name
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
@@ -263,30 +193,17 @@ def record(recording: Recording, work: Path) -> None:
     (output / "store.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
-def _run(
-    recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, known: dict[int, Record]
-) -> None:
-    """Runs one stage; ``known`` are the records by physical offset of the stages before, and get those of this one."""
+def _run(recording, stage, name_server, work, known) -> None:
     store, output = work / recording.name, OUTPUT / recording.name
     folders = [store / name for name in recording.commit_logs]
     named = f"[{stage.advertised}]" if ":" in stage.advertised else stage.advertised
-    properties = (
-        STOCK_INTERVALS | STOCK_FLOW_CONTROL | SMALL_FILES | dict(recording.properties) | dict(stage.properties)
-    )
+    properties = STOCK_INTERVALS | STOCK_FLOW_CONTROL | SMALL_FILES | recording.properties | stage.properties
     properties |= {"brokerIP1": named, "storePathCommitLog": ",".join(map(str, folders))}
     properties |= {} if recording.tier is None else {"tieredStoreFilePath": str(store / recording.tier)}
     with ExitStack() as stack:
-        broker = stack.enter_context(
-            official_broker(
-                store,
-                work,
-                properties=properties,
-                name_server=name_server,
-                host=stage.bound,
-                port=BROKER_PORT,
-                version=recording.version,
-            )
-        )
+        where = {"host": stage.bound, "port": BROKER_PORT, "version": recording.version}
+        served = official_broker(store, work, properties=properties, name_server=name_server, **where)
+        broker = stack.enter_context(served)
         if stage.advertised != stage.bound:
             stack.enter_context(recording_proxy(broker.address, (stage.advertised, BROKER_PORT)))
         _produce(name_server.text_address, output, stage.scenario, work)
@@ -308,7 +225,6 @@ def _run(
 
 
 def _wait_for_tier(tier: Path, known: Mapping[int, Record]) -> None:
-    """Waits until the tier has a unit for each message of its topics."""
     wanted = sum(record.topic in TIERED_TOPICS for record in known.values()) * UNIT_BYTES
 
     def has_all() -> bool:
@@ -348,7 +264,6 @@ def _pack(store: Path, archive: Path) -> None:
 
 
 def main(names: list[str]) -> None:
-    """Records the stores of these names, all when there are none."""
     with tempfile.TemporaryDirectory() as work:
         for recording in RECORDINGS:
             if not names or recording.name in names:

@@ -1,7 +1,4 @@
-"""Records what the official proxy answers to the calls of tests/support/grpc_cases.py, in front of our server.
-
-python tests/golden/record/record_proxy.py
-"""
+"""Records what the official proxy answers to the calls of tests/support/grpc_cases.py, in front of our server."""
 
 import sys
 import tempfile
@@ -17,7 +14,6 @@ from interop.stored import stored  # noqa: E402
 
 
 def main() -> None:
-    """Start a server of g1 and a proxy, and ask it everything."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         for name in ("store", "stage", "proxy"):

@@ -2,9 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 MESSAGE_V1, MESSAGE_V2 = 0xDAA320A7, 0xDAA320AB
 LEDGER_HEAD = 48
@@ -15,8 +13,6 @@ BORN_HOST_IS_IPV6, STORE_HOST_IS_IPV6 = 0x10, 0x20
 
 @dataclass(frozen=True)
 class Record:
-    """One stored message; hosts as (packed address, port), the body as it is stored."""
-
     physical_offset: int
     topic: str
     queue_id: int
@@ -33,36 +29,28 @@ class Record:
 
     @property
     def offset_message_id(self) -> str:
-        """Store host, port and physical offset in hexadecimal."""
         address, port = self.store_host
         return (address + struct.pack(">iq", port, self.physical_offset)).hex().upper()
 
 
 class Cursor:
-    """Reads fields of a record one after the other."""
-
     def __init__(self, data: bytes) -> None:
-        """Starts at the first byte."""
         self._data, self._position = data, 0
 
     def number(self, form: str) -> int:
-        """A big-endian number of a `struct` letter."""
-        value: int
         (value,) = struct.unpack_from(f">{form}", self._data, self._position)
         self._position += struct.calcsize(form)
         return value
 
     def take(self, length: int) -> bytes:
-        """The next bytes."""
         self._position += length
         return self._data[self._position - length : self._position]
 
     def host(self, *, wide: bool) -> tuple[bytes, int]:
-        """An address of 4 or 16 bytes and a port."""
         return self.take(16 if wide else 4), self.number("i")
 
 
-def walk(directories: Iterable[Path]) -> Iterator[Record]:
+def walk(directories):
     """All records of the segments in ``directories``, in the order of their physical offsets.
 
     Folders that are not there hold none. Before a record a head of DLedger's may stand.
@@ -83,7 +71,6 @@ def walk(directories: Iterable[Path]) -> Iterator[Record]:
 
 
 def host_text(host: tuple[bytes, int]) -> str:
-    """The address of a host as people write it."""
     address = host[0]
     return socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
 
@@ -101,17 +88,6 @@ def _record(data: bytes, *, wide_topic: bool) -> Record:
     properties = cursor.take(cursor.number("h")).decode()
     pairs = (pair.partition("\x01") for pair in properties.split("\x02") if "\x01" in pair)
     return Record(
-        physical_offset=physical_offset,
-        topic=topic,
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp=born_timestamp,
-        born_host=born_host,
-        store_timestamp=store_timestamp,
-        store_host=store_host,
-        reconsume_times=reconsume_times,
-        body=body,
-        properties={name: value for name, _, value in pairs},
-    )
+        physical_offset, topic, queue_id, queue_offset, flag, sys_flag, born_timestamp, born_host, store_timestamp,
+        store_host, reconsume_times, body, {name: value for name, _, value in pairs},
+    )  # fmt: skip

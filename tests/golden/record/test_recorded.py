@@ -5,32 +5,25 @@ import hashlib
 import json
 import lzma
 import struct
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golden.record.questions import VIEW_MESSAGE_BY_ID
-from golden.record.records import Record, walk
+from golden.record.records import walk
 from golden_store import GOLDEN, unpack
 
 G2 = GOLDEN / "g2"
 LEDGERS = ("g2-dledger", "g2-dledger-mixed")
 """Stores whose logs are DLedger's, the second one from a place on; its broker was killed."""
 ROCKSDB = ("g2-rocksdb", "g2-rocksdb-killed", "g2-rocksdb-double", "g2-rocksdb-selective")
-"""Stores whose queues are in RocksDB, those of the last two in files besides."""
 NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext", *LEDGERS, *ROCKSDB)
-"""Stores of which every record was viewed."""
 STORES = (*NAMES, "g2-filters")
 TIERS = ("g2-tier", "g2-tier-killed")
-"""Stores of which older messages are in tiered files alone."""
 MOST_BYTES = 1_500_000
-
-Stores = dict[str, tuple[Path, list[Record]]]
 
 
 @pytest.fixture(scope="module")
-def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+def stores(tmp_path_factory):
     unpacked = {}
     for name in (*STORES, *TIERS):
         root = unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name)
@@ -39,8 +32,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     return unpacked
 
 
-def frames(name: str, file: str = "frames.jsonl.xz") -> list[tuple[dict[str, Any], dict[str, Any], bytes]]:
-    """Request header, response header and response body of each recorded exchange."""
+def frames(name, file="frames.jsonl.xz"):
     lines = [json.loads(line) for line in lzma.decompress((G2 / name / file).read_bytes()).splitlines()]
     assert lines
     pairs = zip(lines[::2], lines[1::2], strict=True)
@@ -48,7 +40,7 @@ def frames(name: str, file: str = "frames.jsonl.xz") -> list[tuple[dict[str, Any
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_every_produced_id_names_a_record_with_its_unique_key(stores: Stores, name: str) -> None:
+def test_every_produced_id_names_a_record_with_its_unique_key(stores, name) -> None:
     records = {record.offset_message_id: record for record in stores[name][1]}
     lines = (G2 / name / "produced.tsv").read_text().splitlines()
     assert lines
@@ -60,7 +52,7 @@ def test_every_produced_id_names_a_record_with_its_unique_key(stores: Stores, na
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores, name: str) -> None:
+def test_every_record_was_viewed_and_is_what_the_broker_answered(stores, name) -> None:
     root, records = stores[name]
     folders = [root / folder for folder in json.loads((G2 / name / "store.json").read_text())["commit_logs"]]
     segments = {int(path.name): path.read_bytes() for folder in folders for path in folder.iterdir()}
@@ -76,7 +68,7 @@ def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores,
 
 
 @pytest.mark.parametrize("name", TIERS)
-def test_a_tier_has_a_log_and_units_for_each_queue_in_files_named_by_hash_and_offset(stores: Stores, name: str) -> None:
+def test_a_tier_has_a_log_and_units_for_each_queue_in_files_named_by_hash_and_offset(stores, name) -> None:
     root, _ = stores[name]
     (broker,) = (root / "tiered").glob("212d6b50_DefaultCluster/broker-a")
     counts = {}
@@ -103,7 +95,7 @@ def test_a_tier_has_a_log_and_units_for_each_queue_in_files_named_by_hash_and_of
     assert (root / "abort").exists() == (name == "g2-tier-killed")
 
 
-def test_it_is_small_and_names_no_folder_of_the_machine_it_was_made_on(stores: Stores) -> None:
+def test_it_is_small_and_names_no_folder_of_the_machine_it_was_made_on(stores) -> None:
     assert sum(path.stat().st_size for path in G2.rglob("*") if path.is_file()) < MOST_BYTES
     for root, _ in stores.values():
         paths = [path for path in (root / "config").rglob("*") if path.is_file()]

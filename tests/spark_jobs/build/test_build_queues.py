@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from spark_jobs.build import build_queues as job
 from spark_jobs.build.place_queues import RemarkableQueue
 from spark_jobs.run.report import Damage
 from store_writer import StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 
 SEGMENT = 4096
 TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
@@ -30,8 +29,7 @@ def wipe(store: Path, *trees: str) -> None:
         shutil.rmtree(store / tree)
 
 
-def everything(root: Path, **options: Any) -> StoreWriter:
-    """A store of all kinds of queues, over several segments."""
+def everything(root, **options):
     writer = StoreWriter(root, segment_size=SEGMENT, **options)
     for number in range(120):
         light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": f"{number // 10},{number // 10}"}
@@ -46,10 +44,7 @@ def everything(root: Path, **options: Any) -> StoreWriter:
 
 
 @pytest.mark.parametrize(("ext", "bundles", "held"), [(None, 1, job.HELD_BYTES), (b"", 5, 100)])
-def test_queues_of_all_kinds_come_out_as_they_were(
-    ext: bytes | None, bundles: int, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where little memory may be used."""
+def test_queues_of_all_kinds_come_out_as_they_were(ext, bundles, held, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(job, "HELD_BYTES", held)
     writer = everything(tmp_path / "store", ext_bit_map=ext, ext_file_size=400)
     expected = queue_files(writer.root)
@@ -63,7 +58,7 @@ def test_queues_of_all_kinds_come_out_as_they_were(
 
 @settings(max_examples=settings.default.max_examples // 3)
 @given(plan=store_plans(maximum_messages=30))
-def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
+def test_random_stores_come_out_as_they_were(plan) -> None:
     for message in plan.messages:
         message["queue"] = True
     with TemporaryDirectory() as directory:
@@ -76,11 +71,10 @@ def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
             assert rebuilt.files == expected
 
 
-def one_queue(root: Path, count: int = 100, **options: Any) -> StoreWriter:
-    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=400, **options)
-    for number in range(count):
-        writer.append("T", b"body", tags=f"t{number}")
-    writer.close()
+def one_queue(root, count=100, **options):
+    with StoreWriter(root, segment_size=SEGMENT, queue_file_size=400, **options) as writer:
+        for number in range(count):
+            writer.append("T", b"body", tags=f"t{number}")
     return writer
 
 
@@ -120,13 +114,12 @@ def test_offsets_go_on_behind_damage_at_the_end_of_a_queue(tmp_path: Path) -> No
 
 
 def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=400)
-    for _ in range(30):
-        writer.append("Silent")
-    writer.roll()
-    for _ in range(30):
-        writer.append("T")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=400) as writer:
+        for _ in range(30):
+            writer.append("Silent")
+        writer.roll()
+        for _ in range(30):
+            writer.append("T")
     (writer.root / "commitlog" / f"{0:020d}").unlink()
     for in_place in (True, False):
         rebuilt = Rebuilt(writer.root, tmp_path / str(in_place), in_place=in_place)

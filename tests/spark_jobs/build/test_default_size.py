@@ -1,7 +1,5 @@
 """A store that fills an index file of default size and rolls over: our bytes are the official broker's own."""
 
-from pathlib import Path
-
 import pytest
 
 from benchmarks.make_store import make_store
@@ -15,12 +13,11 @@ from storage.store.message_store import MessageStore, StoreOptions
 
 SLOTS, ENTRIES, BYTES = 5_000_000, 20_000_000, 420_000_040
 MESSAGES = 5_100_000
-"""Of four entries each: some more than a file takes."""
 
 
 @pytest.mark.soak
 @pytest.mark.interop
-def test_a_full_file_of_default_size_and_the_one_behind_it_are_the_brokers_bytes(tmp_path: Path) -> None:
+def test_a_full_file_of_default_size_and_the_one_behind_it_are_the_brokers_bytes(tmp_path) -> None:
     store = make_store(tmp_path, StoreParameters(count=MESSAGES, segment_size=1 << 29), None)
     out = tmp_path / "ours"
     run_rebuild(RebuildRequest(store=str(store), out=str(out), index=True, queues=True), Silence())

@@ -5,7 +5,6 @@ import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -23,12 +22,11 @@ from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.places.place_names import WORK
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from store_writer import StoreWriter
 
 
-def rebuild(store: Path, **options: Any) -> Report:
+def rebuild(store, **options):
     paths = {name: str(value) for name, value in options.items() if isinstance(value, Path)}
     return run_rebuild(RebuildRequest(store=str(store), index=True, **{**options, **paths}), Silence())
 
@@ -52,13 +50,11 @@ def test_a_damaged_file_is_not_kept(tmp_path: Path, position: int) -> None:
     assert index_bytes(tmp_path / "out") == recorded
 
 
-# --- what a broker would write ----------------------------------------------------------------------------------------
-
 KEYS = st.sampled_from(["a", "b", "Aa", "BB", "polygenelubricants", "ключ", "😀", "dup"])
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> list[dict[str, Any]]:
+def messages(draw):
     """Messages with any number of keys, some without, some rolled back, some with a clock that steps back."""
     count = draw(st.integers(1, 40))
     return [
@@ -76,15 +72,12 @@ def messages(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 @settings(max_examples=settings.default.max_examples // 5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(written=messages(), profile=st.sampled_from(["5.5", "classic"]), entries=st.integers(2, 30))
-def test_random_logs_give_what_putting_one_by_one_gives(
-    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]], profile: str, entries: int
-) -> None:
+def test_random_logs_give_what_putting_one_by_one_gives(tmp_path_factory, written, profile, entries) -> None:
     root = tmp_path_factory.mktemp("random")
-    writer = StoreWriter(root / "store", segment_size=2048, index_slots=7, index_entries=entries)
-    for message in written:
-        body = message.pop("body")
-        writer.append("TopicTest", body, **message)
-    writer.close()
+    with StoreWriter(root / "store", segment_size=2048, index_slots=7, index_entries=entries) as writer:
+        for message in written:
+            body = message.pop("body")
+            writer.append("TopicTest", body, **message)
     shutil.rmtree(root / "store" / "index", ignore_errors=True)
     rebuild(root / "store", out=root / "out", slots=7, entries=entries, profile=profile)
     expected = build_index(read_log(root / "store" / "commitlog"), 7, entries, "5.5" if profile == "5.5" else "5.3")
@@ -94,7 +87,7 @@ def test_random_logs_give_what_putting_one_by_one_gives(
 TREES = ("consumequeue", "batchconsumequeue")
 
 
-def rebuild_queues(store: Path, out: Path | None = None, **options: Any) -> Report:
+def rebuild_queues(store, out=None, **options):
     request = RebuildRequest(store=str(store), out=str(out) if out else None, queues=True, **options)
     return run_rebuild(request, Silence())
 
@@ -105,7 +98,6 @@ def queue_files(store: Path) -> dict[str, bytes]:
 
 
 def recorded_store(name: str, directory: Path) -> tuple[Path, dict[str, str]]:
-    """A recorded store, and the options of a rebuild by its broker's configuration."""
     recorded = GOLDEN / "g2" / name
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
     return unpack("store", directory, archives=recorded), {"delay_levels": levels}
@@ -178,8 +170,6 @@ def test_the_missing_file_comes_back_and_nothing_else_changes_but_the_checkpoint
     assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
     assert not (crashed / WORK).exists()
     new = Checkpoint.read(crashed / "checkpoint")
-    assert old is not None
-    assert new is not None
     newest = max((crashed / "index").iterdir()).read_bytes()
     assert new.index_msg_timestamp == int.from_bytes(newest[8:16], "big") > old.index_msg_timestamp
     fields = [name for name in Checkpoint.__dataclass_fields__ if name != "index_msg_timestamp"]
@@ -204,10 +194,9 @@ def test_places_that_cannot_be_are_refused(crashed: Path, tmp_path: Path) -> Non
 
 
 def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50)
-    for number in range(20):
-        writer.append("TopicTest", b"body", keys=f"k{number}")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50) as writer:
+        for number in range(20):
+            writer.append("TopicTest", b"body", keys=f"k{number}")
     victim = writer.written[12]
     writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
     before = files_under(tmp_path / "store")
@@ -231,9 +220,6 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     assert beside.damages[0].path == str(tmp_path / "store" / "commitlog" / "00000000000000000000")
 
 
-# --- going on after a kill --------------------------------------------------------------------------------------------
-
-
 PUBLISHED = ("index", "consumequeue")
 PHASES = {"scan", "build", "fsync", "exchange"}
 
@@ -247,7 +233,6 @@ def contents(store: Path) -> dict[str, dict[str, bytes]]:
 
 
 def phase_of(store: Path) -> str:
-    """The phase in which a killed run was, "" where it has left nothing."""
     left = left_in(store / WORK)
     manifest = left.manifest() if left else None
     return manifest.phase if manifest else ""
@@ -257,10 +242,9 @@ def phase_of(store: Path) -> str:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of some segments, whose queues and index are not what a rebuild makes: so old and new differ."""
     store = tmp_path_factory.mktemp("killed") / "store"
-    writer = StoreWriter(store, segment_size=4096)
-    for number in range(100):
-        writer.append("TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"Tag{number % 3}", queue_id=number % 4)
-    writer.close()
+    with StoreWriter(store, segment_size=4096) as writer:
+        for number in range(100):
+            writer.append("TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"Tag{number % 3}", queue_id=number % 4)
     assert len(list((store / "commitlog").iterdir())) > 4
     assert len(list((store / "index").iterdir())) > 2
     max((store / "index").iterdir()).unlink()
@@ -311,9 +295,7 @@ LATER = NOON + timedelta(days=9)
         ([NOON_MS + 10_000, NOON_MS + 20_000], "UTC", "", NOON, ["20260304120000121", "20260304120000122"]),
     ],
 )
-def test_names_are_store_times_in_the_zone_and_rise(
-    times: list[int], zone: str, above: str, now: datetime, names: list[str]
-) -> None:
+def test_names_are_store_times_in_the_zone_and_rise(times, zone, above, now, names) -> None:
     assert name_files(times, ZoneInfo(zone), above=above, now=now) == names
 
 
@@ -327,7 +309,6 @@ def test_the_zone_is_read_off_names_that_were_given_when_the_first_entry_came(be
     zone = timezone(timedelta(hours=hours, minutes=45))
     times = ((begin, datetime.fromtimestamp(begin // 1000, zone)) for begin in begins)
     implied = implied_zone([(f"{time:%Y%m%d%H%M%S}{begin % 1000:03d}", begin - 40) for begin, time in times])
-    assert implied is not None
     assert implied.utcoffset(None) == timedelta(hours=hours, minutes=45)
 
 

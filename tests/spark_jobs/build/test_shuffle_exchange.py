@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -20,30 +18,26 @@ from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
 from verifying import flip
 
 pytestmark = pytest.mark.usefixtures("spark")
 
 SLOTS, ENTRIES = 97, 300
-SMALL: dict[str, Any] = {"slots": SLOTS, "entries": ENTRIES, "zone": "UTC"}
+SMALL = {"slots": SLOTS, "entries": ENTRIES, "zone": "UTC"}
 HOT_UNITS = 20
 """Units of a file of a queue: a queue with more than twice as many is built in parts here."""
 
-Job = Callable[..., Report]
 
-
-def rebuild(store: Path, **options: Any) -> Report:
+def rebuild(store, **options):
     return run_rebuild(RebuildRequest(store=str(store), index=True, queues=True, **options), Silence())
 
 
-def compact(store: Path, **options: Any) -> Report:
+def compact(store, **options):
     return run_compact(CompactRequest(store=str(store), **options), Silence())
 
 
-def assert_same_both_ways(job: Job, store: Path, tmp_path: Path, **options: Any) -> tuple[dict[str, bytes], Report]:
-    """What comes out by files comes out by the shuffle; that, and the report."""
+def assert_same_both_ways(job, store, tmp_path, **options):
     expected = job(store, out=str(tmp_path / "files"), exchange="files", **options)
     found = job(store, out=str(tmp_path / "shuffle"), exchange="shuffle", **options)
     made = files_under(tmp_path / "shuffle")
@@ -63,24 +57,22 @@ def index_of(made: dict[str, bytes]) -> list[bytes]:
 def writer(tmp_path: Path) -> StoreWriter:
     """Queues of all kinds over some segments, index files that begin and end anywhere, and a clock that steps back."""
     options = {"segment_size": 8192, "index_slots": SLOTS, "index_entries": ENTRIES, "queue_file_size": HOT_UNITS * 20}
-    writer = StoreWriter(tmp_path / "store", **options)
-    for number in range(300):
-        stamp = START_TIMESTAMP + 1000 * (number - (60 if 150 < number < 190 else 0))
-        keys = " ".join(f"k{number}-{key}" for key in range(40)) if number == 150 else f"k{number} all"
-        topic = "Hot" if number % 4 else "Cold"
-        writer.append(topic, b"body", keys=keys, tags="t", queue_id=number % 8 == 2, store_timestamp=stamp)
-        if number % 60 == 0:
-            writer.append_inner_batch("Batch", [(b"a", {}), (b"b", {})], tags="x", store_timestamp=stamp)
-            delayed = {"DELAY": "3", "REAL_TOPIC": "Hot"}
-            writer.append("SCHEDULE_TOPIC_XXXX", b"d", queue_id=2, properties=delayed, store_timestamp=stamp)
-    writer.close()
+    with StoreWriter(tmp_path / "store", **options) as writer:
+        for number in range(300):
+            stamp = START_TIMESTAMP + 1000 * (number - (60 if 150 < number < 190 else 0))
+            keys = " ".join(f"k{number}-{key}" for key in range(40)) if number == 150 else f"k{number} all"
+            topic = "Hot" if number % 4 else "Cold"
+            writer.append(topic, b"body", keys=keys, tags="t", queue_id=number % 8 == 2, store_timestamp=stamp)
+            if number % 60 == 0:
+                writer.append_inner_batch("Batch", [(b"a", {}), (b"b", {})], tags="x", store_timestamp=stamp)
+                delayed = {"DELAY": "3", "REAL_TOPIC": "Hot"}
+                writer.append("SCHEDULE_TOPIC_XXXX", b"d", queue_id=2, properties=delayed, store_timestamp=stamp)
     assert len(writer.log.segments) > 4
     return writer
 
 
 @pytest.fixture
 def damaged(writer: StoreWriter) -> Path:
-    """A record in the middle, a segment that is gone, and a torn end."""
     segments = sorted((writer.root / "commitlog").iterdir())
     for segment in (segments[1], segments[-1]):
         flip(segment, segment.read_bytes().rindex(b"body"))
@@ -97,13 +89,13 @@ def test_a_damaged_log_comes_out(damaged: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("job", [rebuild, pytest.param(compact, marks=pytest.mark.soak)])
 def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
-    job: Job, writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job, writer, tmp_path, monkeypatch
 ) -> None:
     """The driver dies when all is built; a rebuild makes a hot queue in parts."""
     monkeypatch.setattr(split_queues, "LEAST_UNITS", HOT_UNITS)
     split, parts = [0], split_queues._parts
 
-    def counted(*arguments: Any) -> Any:
+    def counted(*arguments):
         found = list(parts(*arguments))
         split.append(len(found))
         return found
@@ -131,7 +123,7 @@ def test_what_was_sent_to_a_url_is_not_built_again_and_is_fetched_as_in_place(
     [pytest.param({"topics": ("Cold",)}, marks=pytest.mark.soak), {"from_log": True, "drop_tags": True}],
     ids=str,
 )
-def test_a_compaction_of_a_damaged_log_comes_out(damaged: Path, tmp_path: Path, options: dict[str, Any]) -> None:
+def test_a_compaction_of_a_damaged_log_comes_out(damaged, tmp_path, options) -> None:
     made, _ = assert_same_both_ways(compact, damaged, tmp_path, **SMALL, **options)
     assert len(index_of(made)) > 1
 

@@ -1,9 +1,6 @@
 """A queue built in parts has the very files that one task makes; a queue that is not in order is left to one task."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +13,6 @@ from store_writer import StoreWriter
 
 SEGMENT = 4096
 FILE = 400
-"""Bytes of a queue's file: 20 units."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,20 +21,19 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(split_queues, "SEGMENTS_AT_ONCE", 2)
 
 
-def hot(root: Path, count: int = 300, oddity: Callable[[StoreWriter, int], None] | None = None) -> StoreWriter:
+def hot(root, count=300, oddity=None):
     """A store with one queue that has nearly all messages; `oddity` is called before each of its messages."""
-    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=FILE)
-    for number in range(count):
-        if oddity is not None:
-            oddity(writer, number)
-        writer.append("Hot", b"body", tags=f"t{number}")
-        if number % 10 == 0:
-            writer.append("Cold", queue_id=number % 3)
-    writer.close()
+    with StoreWriter(root, segment_size=SEGMENT, queue_file_size=FILE) as writer:
+        for number in range(count):
+            if oddity is not None:
+                oddity(writer, number)
+            writer.append("Hot", b"body", tags=f"t{number}")
+            if number % 10 == 0:
+                writer.append("Cold", queue_id=number % 3)
     return writer
 
 
-def in_one(monkeypatch: pytest.MonkeyPatch, store: Path, work: Path, **options: Any) -> Rebuilt:
+def in_one(monkeypatch, store, work, **options):
     with monkeypatch.context() as patched:
         patched.setattr(split_queues, "LEAST_UNITS", 1 << 30)
         return Rebuilt(store, work, **options)
@@ -60,7 +55,7 @@ def expired(writer: StoreWriter, number: int) -> None:
         writer.next_queue_offset["Hot", 0] = 47
 
 
-def claim(number: int, offset: int) -> Callable[[StoreWriter, int], None]:
+def claim(number, offset):
     """Before a message stands one that claims a queue offset, even if another one has it."""
 
     def oddity(writer: StoreWriter, at: int) -> None:
@@ -73,9 +68,7 @@ def claim(number: int, offset: int) -> Callable[[StoreWriter, int], None]:
 
 
 @pytest.mark.parametrize(("oddity", "is_split"), [(expired, True), (again, False), (claim(100, 1 << 40), False)])
-def test_oddities_leave_a_queue_to_one_task(
-    oddity: Callable[[StoreWriter, int], None], is_split: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_oddities_leave_a_queue_to_one_task(oddity, is_split, tmp_path, monkeypatch) -> None:
     writer = hot(tmp_path / "store", oddity=oddity)
     split = Rebuilt(writer.root, tmp_path / "split")
     whole = in_one(monkeypatch, writer.root, tmp_path / "whole")
@@ -96,13 +89,11 @@ def test_a_log_cut_anywhere_gives_the_same(tmp_path_factory: pytest.TempPathFact
     assert (split.files, split.details) == (whole.files, whole.details)
 
 
-def test_a_finished_part_is_built_again_only_where_a_file_of_its_own_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_part_is_built_again_only_where_a_file_of_its_own_is_gone(tmp_path, monkeypatch) -> None:
     writer = hot(tmp_path / "store")
     first = Rebuilt(writer.root, tmp_path / "work")
     built: list[str] = []
-    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild.run
+    run = job.BundleBuild.run
     monkeypatch.setattr(job.BundleBuild, "run", lambda self: built.append(self._task.name) or run(self))
     assert Rebuilt(writer.root, tmp_path / "work").files == first.files
     assert built == []

@@ -1,12 +1,8 @@
 """In which order a job does what it has to do: places are looked at before an engine is started, whatever the job."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from object_store import ObjectStore, create_in_any_case
+from object_store import create_in_any_case
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -23,7 +19,7 @@ from spark_jobs.tables.table_request import TableRequest
 from store_writer import StoreWriter
 
 CATALOGS = {"iceberg": {"uri": "sqlite:///:memory:"}}
-JOBS: dict[str, Callable[..., object]] = {
+JOBS = {
     "rebuild": lambda **where: run_rebuild(RebuildRequest(index=True, exchange="shuffle", **where), Silence()),
     "compact": lambda **where: run_compact(CompactRequest(exchange="shuffle", **where), Silence()),
     "export": lambda **where: run_export(ExportRequest(format="ndjson", **where), Silence()),
@@ -36,16 +32,15 @@ JOBS: dict[str, Callable[..., object]] = {
 }
 
 
-def one_message(root: Path) -> StoreWriter:
-    writer = StoreWriter(root, index_slots=97, index_entries=150)
-    writer.append("Topic", keys="k")
-    writer.close()
+def one_message(root):
+    with StoreWriter(root, index_slots=97, index_entries=150) as writer:
+        writer.append("Topic", keys="k")
     return writer
 
 
 @pytest.mark.parametrize("job", sorted(JOBS.keys() - {"delta"}))  # it waits with the lock that the server needs
 def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_starts(
-    job: str, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job, objects, tmp_path, monkeypatch
 ) -> None:
     writer = one_message(tmp_path / "store")
     monkeypatch.setattr(OutputPlace, "create", create_in_any_case)
@@ -57,9 +52,7 @@ def test_an_object_store_without_conditional_writes_is_refused_before_an_engine_
 
 
 @pytest.mark.parametrize("job", ["rebuild", "compact", "export", "csv", "delta"])
-def test_a_directory_that_takes_no_files_is_refused_before_an_engine_starts(
-    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_that_takes_no_files_is_refused_before_an_engine_starts(job, tmp_path, monkeypatch) -> None:
     writer = one_message(tmp_path / "store")
     (tmp_path / "file").write_bytes(b"")
     _let_no_engine_start(monkeypatch)
@@ -69,7 +62,7 @@ def test_a_directory_that_takes_no_files_is_refused_before_an_engine_starts(
 
 
 def _let_no_engine_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(*_: Any, **__: Any) -> None:
+    def start(*_, **__) -> None:
         raise AssertionError("an engine was started")
 
     for module in (run_module, export_module, append_module):
@@ -77,11 +70,10 @@ def _let_no_engine_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("run", [run_rebuild, run_compact])
-def test_no_job_goes_without_a_segment_behind_a_broken_link(run: Callable[..., object], tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=1024, index_slots=97, index_entries=150)
-    for _ in range(20):
-        writer.append("Topic", keys="k")
-    writer.close()
+def test_no_job_goes_without_a_segment_behind_a_broken_link(run, tmp_path) -> None:
+    with StoreWriter(tmp_path / "store", segment_size=1024, index_slots=97, index_entries=150) as writer:
+        for _ in range(20):
+            writer.append("Topic", keys="k")
     segment = writer.root / "commitlog" / f"{1024:020d}"
     segment.unlink()
     segment.symlink_to("/mnt/gone/segment")

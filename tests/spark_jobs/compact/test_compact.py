@@ -1,10 +1,8 @@
 """A compacted index is what the oracle says, answers as before, and says rightly where it is complete."""
 
 import shutil
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import compact_oracle
-from command_line import Outcome
 from compact_oracle import build_compacted, keep_entries, read_entries
 from job_runs import compact_in_place, compact_store, small_steps
 from oracles import END_OF_TIME, index_keys, read_log, signed
 from protocol.errors import RocketLensError
 from store_writer import START_TIMESTAMP, StoreWriter
-from strategies import StorePlan, store_plans
+from strategies import store_plans
 from verifying import flip
 
 SLOTS, ENTRIES = 7, 10
@@ -29,32 +26,27 @@ def writer(tmp_path: Path) -> StoreWriter:
     return StoreWriter(tmp_path / "store", segment_size=2048, index_slots=SLOTS, index_entries=ENTRIES)
 
 
-def append_some(writer: StoreWriter, count: int = 40, **more: Any) -> None:
+def append_some(writer, count=40, **more) -> None:
     for _ in range(count):
         number = len(writer.written)
         fields = {"keys": f"k{number} group{number % 5}", "unique_key": f"u{number}", "tags": "TagA", **more}
         writer.append("TopicTest", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **fields)
 
 
-def complete(outcome: Outcome) -> list[bool]:
+def complete(outcome):
     assert outcome.marks
     return [mark is not None and mark.complete for mark in outcome.marks]
 
 
-# --- a file that says so is -----------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
-def directory() -> Iterator[Path]:
+def directory():
     with TemporaryDirectory() as name:
         yield Path(name)
 
 
 @settings(max_examples=settings.default.max_examples // 5)
 @given(store_plans(maximum_messages=30, all_indexed=True), st.booleans(), st.data())
-def test_no_file_says_that_it_is_complete_and_lacks_a_key(
-    directory: Path, plan: StorePlan, from_log: bool, data: st.DataObject
-) -> None:
+def test_no_file_says_that_it_is_complete_and_lacks_a_key(directory, plan, from_log, data) -> None:
     """Whatever was lost before, be it found again later: index files, segments, records; or left out now, or before."""
     shutil.rmtree(directory, ignore_errors=True)
     root, profile = directory / "store", plan.options["profile"]
@@ -95,9 +87,6 @@ def test_no_file_says_that_it_is_complete_and_lacks_a_key(
         shutil.copytree(outcome.directory, root / "index")
 
 
-# --- and one that is says so ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("from_log", [False, True])
 def test_all_files_of_a_whole_index_are_complete_with_tags(writer: StoreWriter, tmp_path: Path, from_log: bool) -> None:
     append_some(writer)
@@ -108,9 +97,7 @@ def test_all_files_of_a_whole_index_are_complete_with_tags(writer: StoreWriter, 
     assert not outcome.compacted.notes
 
 
-def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_put_since(
-    writer: StoreWriter, tmp_path: Path
-) -> None:
+def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_put_since(writer, tmp_path) -> None:
     append_some(writer, 41)
     writer.close()
     compact_in_place(writer, tmp_path / "once")
@@ -125,27 +112,22 @@ def test_files_stay_complete_when_they_are_compacted_again_with_what_a_broker_pu
     assert all(complete(outcome))
 
 
-Entries = list[tuple[int, int]]
-
-
 def index_files(store: Path) -> list[bytes]:
     return [path.read_bytes() for path in sorted((store / "index").glob("*"))]
 
 
-def all_entries(files: Sequence[bytes], slots: int = SLOTS) -> Entries:
+def all_entries(files, slots=SLOTS):
     return [entry for data in files for entry in read_entries(data, slots)]
 
 
-def written(plan: StorePlan, directory: Path) -> StoreWriter:
+def written(plan, directory):
     shutil.rmtree(directory, ignore_errors=True)
     return plan.write(directory / "store")
 
 
 @settings(max_examples=settings.default.max_examples // 4)
 @given(store_plans(maximum_messages=25), st.sampled_from([64, 1000, 1 << 25]), st.sampled_from([1, 3, 1000]), st.data())
-def test_any_index_becomes_what_the_oracle_says(
-    directory: Path, plan: StorePlan, cell_bytes: int, entries_at_once: int, data: st.DataObject
-) -> None:
+def test_any_index_becomes_what_the_oracle_says(directory, plan, cell_bytes, entries_at_once, data) -> None:
     writer = written(plan, directory)
     before = index_files(directory / "store")
     assume(before)
@@ -167,13 +149,11 @@ def test_any_index_becomes_what_the_oracle_says(
 
 @settings(max_examples=settings.default.max_examples // 6)
 @given(store_plans(maximum_messages=25, all_indexed=True), st.booleans(), st.booleans())
-def test_the_log_itself_becomes_the_same_as_its_index(
-    directory: Path, plan: StorePlan, drop_topic: bool, drop_tags: bool
-) -> None:
+def test_the_log_itself_becomes_the_same_as_its_index(directory, plan, drop_topic, drop_tags) -> None:
     writer = written(plan, directory)
     assume(writer.written)
     slots, capacity = plan.options["index_slots"], plan.options["index_entries"]
-    options: dict[str, Any] = {"slots": slots, "entries": capacity, "drop_tags": drop_tags}
+    options = {"slots": slots, "entries": capacity, "drop_tags": drop_tags}
     options |= {"topics": ("TopicTest",)} if drop_topic else {}
     profile = "5.5" if plan.options["profile"] == "5.5" else "classic"
     work, log = directory / "work-log", compact_oracle.log_entries(writer.records, plan.options["profile"])
@@ -189,7 +169,7 @@ def test_the_log_itself_becomes_the_same_as_its_index(
 
 @settings(max_examples=settings.default.max_examples // 4)
 @given(store_plans(maximum_messages=25), st.data())
-def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: StorePlan, data: st.DataObject) -> None:
+def test_a_broker_gives_every_answer_it_gave_before(directory, plan, data) -> None:
     """Those of messages that were stored in the window, and not within a second of its begin.
 
     Clocks of these stores step back by minutes, so that a broker leaves chains and files early; and the first entry of
@@ -214,9 +194,8 @@ def test_a_broker_gives_every_answer_it_gave_before(directory: Path, plan: Store
 
 def test_a_record_may_have_more_entries_than_a_row_of_a_block_counts(tmp_path: Path) -> None:
     count = 70_000
-    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=count + 100)
-    record = writer.append("TopicTest", keys="k")
-    writer.close()
+    with StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=count + 100) as writer:
+        record = writer.append("TopicTest", keys="k")
     form = np.dtype([("hash", ">i4"), ("offset", ">i8"), ("time", ">i4"), ("previous", ">i4")])
     entries = np.zeros(count, form)
     entries["hash"], entries["offset"] = np.arange(count), record.physical_offset
@@ -231,9 +210,7 @@ def test_a_record_may_have_more_entries_than_a_row_of_a_block_counts(tmp_path: P
     assert set(found["offset"].tolist()) == {record.physical_offset}
 
 
-def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_nothing_below(
-    writer: StoreWriter, tmp_path: Path
-) -> None:
+def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_nothing_below(writer, tmp_path) -> None:
     append_some(writer, 30)
     gone = writer.written[-3].physical_offset
     for written in writer.written[-3:]:  # the log was cut here, and the index is ahead of it

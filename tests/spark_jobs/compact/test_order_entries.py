@@ -1,7 +1,6 @@
 """Entries are brought into the order of store time in memory that does not grow with them."""
 
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from spark_jobs.run.work_directory import WorkDirectory
 ROWS = 2000
 
 
-def task_of(root: Path, blocks: int, **limits: int) -> OrderTask:
-    """The task that orders stretches of the log that were all stored at the same time."""
+def task_of(root, blocks, **limits):
     work = WorkDirectory.open(root, {"test": 1}, fresh=True)
     numbers = np.arange(ROWS)
     hashes = np.arange(2 * ROWS, dtype=np.int32)
@@ -27,13 +25,12 @@ def task_of(root: Path, blocks: int, **limits: int) -> OrderTask:
     return OrderTask(str(work.root), 0, (table,), **limits)
 
 
-def test_a_table_in_order_is_left_where_it_is_unless_a_copy_is_asked_for(tmp_path: Path) -> None:
+def test_a_table_in_order_is_left_where_it_is_unless_a_copy_is_asked_for(tmp_path) -> None:
     assert order_entries(task_of(tmp_path / "one", 1))["file"] == "merged.entries"
     assert order_entries(task_of(tmp_path / "copied", 1, is_copy=True))["file"] != "merged.entries"
 
 
-def peak_of(root: Path, blocks: int, **limits: int) -> int:
-    """Bytes in use at most while blocks are ordered."""
+def peak_of(root, blocks, **limits):
     task = task_of(root, blocks, **limits)
     tracemalloc.start()
     try:
@@ -43,7 +40,7 @@ def peak_of(root: Path, blocks: int, **limits: int) -> int:
         tracemalloc.stop()
 
 
-def test_memory_does_not_grow_with_what_overlaps(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_what_overlaps(tmp_path) -> None:
     limits = {"entries_at_once": 16_000, "rows_of_block": 1_000, "entries_of_block": 4_000, "fan_in": 4}
     few, many = (peak_of(tmp_path / str(blocks), blocks, **limits) for blocks in (8, 32))
     assert few < 120 * 16_000 + 500_000

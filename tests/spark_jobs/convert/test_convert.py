@@ -2,20 +2,17 @@
 
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from golden_store import GOLDEN, log_folders, unpack
 from oracles import packed, signed
-from plain_oracle import PlainLog, moved_units, plain_log
+from plain_oracle import moved_units, plain_log
 from protocol.errors import ConfigError, StoreError
 from queue_runs import files_under
 from spark_jobs.commands.run import run_convert
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from storage.store.message_store import MessageStore
 from store_kinds import SEGMENT, TIMER_UNIT, Ledger
@@ -23,12 +20,11 @@ from store_writer import StoreWriter
 from verifying import in_memory, verify_here
 
 
-def convert(store: Path | str, out: Path, **options: Any) -> Report:
+def convert(store, out, **options):
     return run_convert(ConvertRequest(store=str(store), out=str(out), **options), Silence())
 
 
-def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
-    """The log is what the oracle makes of it, and everything that leads to it does."""
+def hold_against_oracle(store, out, segment_size):
     expected = plain_log(log_folders(store), segment_size)
     assert files_under(out / "commitlog") == expected.segments
     assert expected.moves
@@ -38,7 +34,7 @@ def hold_against_oracle(store: Path, out: Path, segment_size: int) -> PlainLog:
 
 
 @pytest.mark.parametrize("name", ["g2-dledger", "g2-dledger-mixed"])
-def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path: Path, name: str) -> None:
+def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(tmp_path, name) -> None:
     recorded = GOLDEN / "g2" / name
     store, out = unpack("store", tmp_path, archives=recorded), tmp_path / "plain"
     before = files_under(store)
@@ -57,8 +53,6 @@ def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(t
     assert names == ["checkpoint", "commitlog", "config", "consumequeue", "index"]
     assert not (tmp_path / "plain.rocketlens-work").exists()
     old, new = Checkpoint.read(store / "checkpoint"), Checkpoint.read(out / "checkpoint")
-    assert old is not None
-    assert new is not None
     assert (new.physic_msg_timestamp, new.logics_msg_timestamp) == (old.physic_msg_timestamp, old.logics_msg_timestamp)
     assert new.confirm_physical_offset in (0, max(expected.moves.values()))
     assert new.logics_physical_offset in (0, expected.end)
@@ -72,11 +66,11 @@ def test_a_recorded_ledger_becomes_a_plain_store_with_the_queues_of_its_broker(t
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(tmp_path):
     return Ledger(tmp_path / "store")
 
 
-def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger: Ledger, tmp_path: Path) -> None:
+def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger, tmp_path) -> None:
     for number, between in enumerate([0, 1, 60, 5, 100, 30]):
         ledger.transaction(number, between)
     ledger.writer.close()
@@ -96,7 +90,7 @@ def test_commits_find_their_half_messages_in_whatever_segment_these_are(ledger: 
     assert store.problems == []
 
 
-def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_stays(ledger: Ledger, tmp_path: Path) -> None:
+def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_stays(ledger, tmp_path) -> None:
     for number in range(9):
         ledger.timer(number)
         ledger.fill(20)
@@ -118,7 +112,7 @@ def test_units_of_the_timer_lead_to_the_new_places_and_the_rest_stays(ledger: Le
         assert (tmp_path / "plain" / name).read_bytes() == (ledger.root / name).read_bytes()
 
 
-def test_entries_behind_the_committed_index_are_converted_and_named(ledger: Ledger, tmp_path: Path) -> None:
+def test_entries_behind_the_committed_index_are_converted_and_named(ledger, tmp_path) -> None:
     ledger.fill(3)
     start = ledger.writer.log.end
     number = ledger.writer.log.entries
@@ -135,7 +129,7 @@ def test_entries_behind_the_committed_index_are_converted_and_named(ledger: Ledg
     assert any(said in note for note in report.notes)
 
 
-def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_store_behind_a_url_becomes_the_same(ledger, tmp_path) -> None:
     ledger.transaction(0, 50)
     ledger.timer(0)
     ledger.write_timer_log()
@@ -150,12 +144,11 @@ def test_a_store_behind_a_url_becomes_the_same(ledger: Ledger, tmp_path: Path) -
     assert not any(path.name.endswith(".rocketlens-work") for path in tmp_path.iterdir())
 
 
-def test_what_cannot_be_converted_or_has_no_place_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+def test_what_cannot_be_converted_or_has_no_place_is_refused(ledger, tmp_path) -> None:
     ledger.fill(1)
     ledger.writer.close()
-    plain = StoreWriter(tmp_path / "other")
-    plain.append("Topic")
-    plain.close()
+    with StoreWriter(tmp_path / "other") as plain:
+        plain.append("Topic")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path / "store")

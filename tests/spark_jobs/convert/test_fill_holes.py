@@ -7,9 +7,7 @@ import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -23,11 +21,10 @@ from spark_jobs.commands.run import run_rescue
 from spark_jobs.convert._fillings import Fillings
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from storage.doctor.examine import examine
 from store_files import pack_record
 from store_kinds import Ledger
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 SEGMENT = 8192
 SEGMENTS = 6
@@ -35,17 +32,16 @@ SEGMENTS = 6
 
 def make(root: Path, word: str = "body") -> StoreWriter:
     """Five segments and a half of a topic with two queues, half messages, and a topic of few messages."""
-    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500)
-    writer.consumer_offsets = {"T@g": {0: 3, 1: 2}}
-    number = 0
-    while writer.log.end < 5.5 * SEGMENT:
-        body = f"{word} {number} ".encode() * 20
-        if number % 10 == 9:
-            writer.append("RMQ_SYS_TRANS_HALF_TOPIC", body, sys_flag=4, unique_key=f"h{number}")
-        else:
-            writer.append("T", body, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
-        number += 1
-    writer.close()
+    with StoreWriter(root, segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500) as writer:
+        writer.consumer_offsets = {"T@g": {0: 3, 1: 2}}
+        number = 0
+        while writer.log.end < 5.5 * SEGMENT:
+            body = f"{word} {number} ".encode() * 20
+            if number % 10 == 9:
+                writer.append("RMQ_SYS_TRANS_HALF_TOPIC", body, sys_flag=4, unique_key=f"h{number}")
+            else:
+                writer.append("T", body, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
+            number += 1
     return writer
 
 
@@ -64,12 +60,12 @@ def overwrite(root: Path, physical_offset: int, data: bytes) -> None:
         file.write(data)
 
 
-def lose(root: Path, *lost: Written) -> None:
+def lose(root, *lost) -> None:
     for each in lost:
         overwrite(root, each.physical_offset, bytes(each.size))
 
 
-def rescue(store: Path, out: Path, *copies: Path, **options: Any) -> Report[Any]:
+def rescue(store, out, *copies, **options):
     read_only = copies if options.get("link") else (store, *copies)
     before = [state_of(root) for root in read_only]
     request = RescueRequest(store=str(store), out=str(out), fill_from=tuple(map(str, copies)), **options)
@@ -79,7 +75,7 @@ def rescue(store: Path, out: Path, *copies: Path, **options: Any) -> Report[Any]
     return report
 
 
-def fillings(report: Report[Any]) -> Fillings:
+def fillings(report):
     found = report.details.mended.fillings
     assert isinstance(found, Fillings)
     return found
@@ -90,12 +86,6 @@ def assert_same(good: Path, new: Path) -> None:
     files = {path.relative_to(root) for root in (good, new) for name in names for path in root.glob(name)}
     for path in files:
         assert (new / path).read_bytes() == (good / path).read_bytes(), path
-
-
-# --- what fits --------------------------------------------------------------------------------------------------------
-
-
-Damage = Callable[[StoreWriter, Path], None]
 
 
 def damage_missing(good: StoreWriter, root: Path) -> None:
@@ -121,9 +111,7 @@ def damage_properties(good: StoreWriter, root: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [damage_missing, damage_cut, damage_boundary, damage_properties])
-def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(
-    good: StoreWriter, tmp_path: Path, damage: Damage
-) -> None:
+def test_a_store_and_its_undamaged_copy_become_the_undamaged_store(good, tmp_path, damage) -> None:
     shutil.copytree(good.root, tmp_path / "store")
     damage(good, tmp_path / "store")
     report = rescue(tmp_path / "store", tmp_path / "new", good.root, link=damage is damage_boundary)
@@ -166,36 +154,30 @@ def test_a_hole_at_an_end_of_the_log_is_not_filled(good: StoreWriter, tmp_path: 
     assert left.reasons == (f"{good.root} cannot be compared: no sound record stands in front of the hole",)
 
 
-# --- what does not fit ------------------------------------------------------------------------------------------------
-
-Wrong = Callable[[StoreWriter, Path, int, int, Any], Any]
-"""Makes a copy wrong, for a hole of messages [first, stop); draws how."""
-
-
-def another_store(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def another_store(good, copy, first, stop, draw) -> None:
     shutil.rmtree(copy)
     make(copy, "bodi")
 
 
-def shifted(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def shifted(good, copy, first, stop, draw) -> None:
     by = draw(st.integers(1, 200))
     for number in range(SEGMENTS):
         data = segment(good.root, number).read_bytes()
         segment(copy, number).write_bytes(data[-by:] + data[:-by])
 
 
-def a_byte_at_a_side(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def a_byte_at_a_side(good, copy, first, stop, draw) -> None:
     side = good.written[draw(st.sampled_from([first - 1, stop]))]
     at = side.physical_offset + draw(st.integers(0, side.size - 1))
     overwrite(copy, at, bytes([side.record[at - side.physical_offset] ^ draw(st.integers(1, 255))]))
 
 
-def a_damaged_record(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def a_damaged_record(good, copy, first, stop, draw) -> None:
     record = good.written[draw(st.integers(first, stop - 1))]
     overwrite(copy, record.physical_offset + draw(st.integers(0, record.size - 40)), bytes(40))
 
 
-def shorter(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def shorter(good, copy, first, stop, draw) -> None:
     record = good.written[draw(st.integers(first - 1, stop))]
     at = record.physical_offset + draw(st.integers(0, record.size - 1))
     os.truncate(segment(copy, at // SEGMENT), at % SEGMENT)
@@ -203,9 +185,8 @@ def shorter(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> 
         segment(copy, number).unlink()
 
 
-def changed(copy: Path, each: Written, **fields: Any) -> None:
+def changed(copy, each, **fields) -> None:
     record = read_record(each.record, 0)
-    assert record is not None
     record = dataclasses.replace(record, **fields)
     names = "topic_bytes body properties_bytes queue_id flag queue_offset sys_flag born_timestamp store_timestamp"
     values = {name: getattr(record, name) for name in names.split()}
@@ -218,20 +199,20 @@ def changed(copy: Path, each: Written, **fields: Any) -> None:
     overwrite(copy, each.physical_offset, data)
 
 
-def renumbered(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def renumbered(good, copy, first, stop, draw) -> None:
     by = draw(st.integers(1, 1000)) * draw(st.sampled_from([-1, 1]))
     for each in good.written[first:stop]:
         if each.topic == "T":
             changed(copy, each, queue_offset=max(each.queue_offset + by, 0) if each.queue_offset + by != 0 else 5000)
 
 
-def stored_at_another_time(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def stored_at_another_time(good, copy, first, stop, draw) -> None:
     each = good.written[draw(st.integers(first, stop - 1))]
     by = draw(st.integers(3000, 10**9)) * draw(st.sampled_from([-1, 1]))
     changed(copy, each, store_timestamp=each.store_timestamp + by)
 
 
-def at_another_place(good: StoreWriter, copy: Path, first: int, stop: int, draw: Any) -> None:
+def at_another_place(good, copy, first, stop, draw) -> None:
     each = good.written[draw(st.integers(first, stop - 1))]
     overwrite(copy, each.physical_offset + 28, (each.physical_offset + draw(st.integers(1, 10**6))).to_bytes(8, "big"))
 
@@ -242,7 +223,7 @@ WRONG = [another_store, shifted, a_byte_at_a_side, a_damaged_record, shorter, re
 @pytest.mark.parametrize("spoil", [*WRONG, at_another_place])
 @settings(max_examples=settings.default.max_examples // 20)
 @given(data=st.data())
-def test_a_wrong_copy_is_refused_with_the_place(good: StoreWriter, spoil: Wrong, data: st.DataObject) -> None:
+def test_a_wrong_copy_is_refused_with_the_place(good, spoil, data) -> None:
     first = data.draw(st.integers(3, len(good.written) - 12))
     stop = first + data.draw(st.integers(1, 6))
     if spoil is renumbered and all(each.topic != "T" for each in good.written[first:stop]):
@@ -264,9 +245,6 @@ def test_a_wrong_copy_is_refused_with_the_place(good: StoreWriter, spoil: Wrong,
         assert report.exit_code == 4
         lost = sum(each.topic == "T" for each in good.written[first:stop])
         assert report.details.mended.losses.messages >= lost
-
-
-# --- what is no copy --------------------------------------------------------------------------------------------------
 
 
 def test_what_is_no_store_with_a_plain_log_is_no_copy(good: StoreWriter, tmp_path: Path) -> None:

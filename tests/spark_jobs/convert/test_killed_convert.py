@@ -3,8 +3,6 @@
 import os
 import shutil
 from collections import Counter
-from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 
@@ -27,19 +25,17 @@ PHASES = {
     "rescue --fill-from": RESCUE | {"compare", "fill", "rescan"},
 }
 ENDED = "ended"
-Tree: TypeAlias = dict[str, tuple[bytes, int, int] | None]
 MOST_BYTES = 65_536
 """Only a timer wheel is longer, and has nothing but zeros behind them."""
 
 
 @pytest.fixture(params=list(PHASES))
 def job(request: pytest.FixtureRequest) -> str:
-    """What makes a new store: of one of DLedger's, or in several ways of a plain one."""
     return str(request.param)
 
 
 @pytest.fixture
-def store(tmp_path: Path, job: str) -> Path:
+def store(tmp_path, job):
     """A log with commits and timers whose records lie in other segments, damage, and a file of everything else."""
     ledger = Ledger(tmp_path / "store", is_ledger=job == "convert")
     ledger.transaction(0, 40)
@@ -59,9 +55,9 @@ def store(tmp_path: Path, job: str) -> Path:
     return ledger.root
 
 
-def tree(root: Path) -> Tree:
+def tree(root):
     """All files below a directory with their bytes and length, and those of a log with their times."""
-    found: Tree = {}
+    found = {}
     for path in sorted(root.rglob("*")):
         name, status = str(path.relative_to(root)), path.stat()
         if path.is_dir():
@@ -73,12 +69,12 @@ def tree(root: Path) -> Tree:
     return found
 
 
-def has_report(out: Path) -> bool:
+def has_report(out):
     left = left_in(out.with_name(WORK))
     return left is not None and left.done(REPORT) is not None
 
 
-def convert(store: Path, out: Path, job: str) -> bool:
+def convert(store, out, job):
     """Convert a store, or rescue a plain one; whether that went on with what another one had left."""
     options = {"store": str(store), "out": str(out), "zone": "+00:00"}
     if job == "convert":
@@ -87,19 +83,18 @@ def convert(store: Path, out: Path, job: str) -> bool:
         copies = (str(store.with_name("copy")),) if job == "rescue --fill-from" else ()
         request = RescueRequest(**options, link=job == "rescue --link", fill_from=copies)
         report = run_rescue(request, Silence())
-        assert report.details.mended is not None
         assert len(report.details.mended.fillings.filled) == len(copies)
     assert report.exit_code == 4
     return report.resumed
 
 
-def phase_of(out: Path) -> str:
+def phase_of(out):
     left = left_in(out.with_name(WORK))
     manifest = left.manifest() if left else None
     return manifest.phase if manifest else ""
 
 
-def kill_and_go_on(store: Path, expected: Tree, number: int, job: str) -> str | None:
+def kill_and_go_on(store, expected, number, job):
     """Kill before a step and go on; the phase that it hit, None where the conversion has fewer steps."""
     out = store.with_name("plain")
     old, beside = tree(store), set(os.listdir(store.parent))
@@ -126,7 +121,7 @@ def kill_and_go_on(store: Path, expected: Tree, number: int, job: str) -> str | 
 
 
 @pytest.fixture
-def expected(store: Path, job: str) -> Tree:
+def expected(store, job):
     whole = store.with_name("whole")
     convert(store, whole, job)
     made = tree(whole)
@@ -139,7 +134,7 @@ def expected(store: Path, job: str) -> Tree:
     [("rescue --fill-from", 7), *(pytest.param(job, 1, marks=pytest.mark.soak) for job in PHASES)],
     indirect=["job"],
 )
-def test_a_conversion_that_is_killed_goes_on(store: Path, expected: Tree, job: str, each: int) -> None:
+def test_a_conversion_that_is_killed_goes_on(store, expected, job, each) -> None:
     hit, number = Counter[str](), 1
     while (phase := kill_and_go_on(store, expected, number, job)) is not None:
         hit[phase] += 1

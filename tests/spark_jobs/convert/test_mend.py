@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,35 +12,30 @@ from protocol.errors import ConfigError, StoreError
 from read_only import state_of
 from rocketlens.cli.show_report import report_lines
 from spark_jobs.commands.run import plan_job, run_rescue
-from spark_jobs.convert.mend import MendDetails
 from spark_jobs.convert.rescue_request import RescueRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from storage.doctor.examine import examine
 from storage.layout.checkpoint import Checkpoint
 from storage.layout.store_layout import recognise_store
 from storage.recovery.start_refusals import foretell_refusals
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 
 SEGMENT = 8192
 STORE_TIME = 56  # where a record with addresses of IPv4 says when it was stored
 
 
 @pytest.fixture
-def writer(tmp_path: Path) -> StoreWriter:
-    """Five segments and a half of a topic with two queues."""
-    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500)
-    writer.consumer_offsets = {"T@g": {0: 3, 1: 2}}
-    number = 0
-    while writer.log.end < 5.5 * SEGMENT:
-        writer.append("T", b"%d" % number * 30, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
-        number += 1
-    writer.close()
+def writer(tmp_path):
+    with StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=20 * 50, index_entries=500) as writer:
+        writer.consumer_offsets = {"T@g": {0: 3, 1: 2}}
+        number = 0
+        while writer.log.end < 5.5 * SEGMENT:
+            writer.append("T", b"%d" % number * 30, keys=f"k{number}", unique_key=f"u{number}", queue_id=number % 2)
+            number += 1
     return writer
 
 
-def rescue(writer: StoreWriter, out: Path, **options: Any) -> Report[Any]:
-    """Rescue a store, which must stay as it was and become one of which the doctor says nothing."""
+def rescue(writer, out, **options):
     before = state_of(writer.root)
     report = run_rescue(RescueRequest(store=str(writer.root), out=str(out), **options), Silence())
     if not options.get("link"):
@@ -51,24 +44,24 @@ def rescue(writer: StoreWriter, out: Path, **options: Any) -> Report[Any]:
     return report
 
 
-def details(report: Report[Any]) -> MendDetails:
+def details(report):
     assert report.details.mended is not None
     return report.details.mended
 
 
-def segment(root: Path, number: int) -> Path:
+def segment(root, number):
     return root / "commitlog" / f"{number * SEGMENT:020d}"
 
 
-def lose(writer: StoreWriter, written: Written) -> None:
+def lose(writer, written) -> None:
     writer.overwrite(written.physical_offset, bytes(written.size))
 
 
-def places(root: Path) -> list[int]:
+def places(root):
     return [each.physical_offset for each in read_log([root / "commitlog"]) if each.topic == "T"]
 
 
-def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer: StoreWriter, tmp_path: Path) -> None:
+def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer, tmp_path) -> None:
     lost = [writer.written[number] for number in (4, 5, 6, 50)]
     for each in lost:
         lose(writer, each)
@@ -77,7 +70,6 @@ def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer
     assert report.exit_code == 4
     assert not (tmp_path / "new" / "abort").exists()
     checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
-    assert checkpoint is not None
     assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
     assert checkpoint.confirm_physical_offset <= writer.log.end
     assert places(tmp_path / "new") == [each.physical_offset for each in writer.written if each not in lost]
@@ -93,7 +85,7 @@ def test_what_is_lost_is_filled_and_named_and_all_else_stays_in_its_place(writer
     assert any(line.startswith("to start a broker: in its configuration storePathRootDir=") for line in lines)
 
 
-def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, tmp_path: Path) -> None:
+def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store, tmp_path) -> None:
     new = tmp_path / "new"
     outcome = rocketlens("rescue", g1_store, "--out", new, "--json")
     assert outcome.code == 0, outcome.errors
@@ -102,7 +94,7 @@ def test_a_recorded_store_that_was_not_damaged_stays_what_it_is(g1_store: Path, 
     assert {path.name for path in (new / "config").iterdir()} == {path.name for path in (g1_store / "config").iterdir()}
 
 
-def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: StoreWriter, tmp_path: Path) -> None:
+def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer, tmp_path) -> None:
     for number, each in enumerate(writer.written):
         stamp = (writer.written[0].store_timestamp + number * 60_000).to_bytes(8, "big")
         writer.overwrite(each.physical_offset + STORE_TIME, stamp)
@@ -118,7 +110,7 @@ def test_what_stands_for_lost_messages_has_the_time_of_those_beside_it(writer: S
 
 
 @pytest.mark.parametrize("kind", ["cut", "junk", "front"])
-def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWriter, tmp_path: Path, kind: str) -> None:
+def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer, tmp_path, kind) -> None:
     start, stop = SEGMENT * 4 + 3000, writer.log.end
     if kind == "cut":
         segment(writer.root, 5).unlink()
@@ -136,7 +128,6 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     report = run_rescue(RescueRequest(**options), Silence())
     assert report.exit_code == 4
     found = details(report).losses
-    assert foreseen is not None
     assert foreseen.losses == found
     named = {(each.queue_id, number) for each in found.listed for number in range(each.first, each.first + each.count)}
     assert named == {(each.queue_id, each.queue_offset) for each in lost}
@@ -145,7 +136,7 @@ def test_losses_at_the_ends_of_the_log_are_named_beforehand_too(writer: StoreWri
     assert are_behind == {"cut": {True}, "front": {False}}.get(kind, are_behind)
 
 
-def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWriter, tmp_path: Path) -> None:
+def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer, tmp_path) -> None:
     last = writer.written[-1]
     os.truncate(segment(writer.root, 5), last.physical_offset - 5 * SEGMENT + 40)
     rescue(writer, tmp_path / "new")
@@ -156,7 +147,7 @@ def test_a_last_segment_that_was_cut_and_a_torn_end_are_closed(writer: StoreWrit
 
 
 @pytest.mark.parametrize("has_backup", [True, False])
-def test_configuration_that_is_no_json_is_exchanged(writer: StoreWriter, tmp_path: Path, has_backup: bool) -> None:
+def test_configuration_that_is_no_json_is_exchanged(writer, tmp_path, has_backup) -> None:
     path = writer.root / "config" / "consumerOffset.json"
     path.write_text('{"offsetTable":{"T@g":{0:3,1:2},"T@other":{0:')
     if has_backup:
@@ -167,15 +158,13 @@ def test_configuration_that_is_no_json_is_exchanged(writer: StoreWriter, tmp_pat
     assert any(note.startswith("config/consumerOffset.json was no whole JSON: ") for note in report.notes)
 
 
-def topics_of(root: Path) -> dict[str, Any]:
-    table: dict[str, Any] = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]
+def topics_of(root):
+    table = json.loads((root / "config" / "topics.json").read_text())["topicConfigTable"]
     return table
 
 
 @pytest.mark.parametrize("length", [None, 60, 200])
-def test_topics_that_a_cut_file_lost_are_said_again_as_the_queues_show_them(
-    writer: StoreWriter, tmp_path: Path, length: int | None
-) -> None:
+def test_topics_that_a_cut_file_lost_are_said_again_as_the_queues_show_them(writer, tmp_path, length) -> None:
     writer.append_inner_batch("B", [(b"one", {}), (b"two", {})], queue_id=2)
     writer.close()
     path = writer.root / "config" / "topics.json"
@@ -193,14 +182,13 @@ def test_topics_that_a_cut_file_lost_are_said_again_as_the_queues_show_them(
     assert any(note.startswith("config/topics.json did not say that the queues of these") for note in report.notes)
 
 
-def test_what_is_no_file_counts_as_missing(writer: StoreWriter, tmp_path: Path) -> None:
+def test_what_is_no_file_counts_as_missing(writer, tmp_path) -> None:
     for name in ("checkpoint", "config/topics.json", "config/consumerOffset.json"):
         (writer.root / name).unlink()
         (writer.root / name / "inside").mkdir(parents=True)
     report = rescue(writer, tmp_path / "new")
     assert report.exit_code == 0
     checkpoint = Checkpoint.read(tmp_path / "new" / "checkpoint")
-    assert checkpoint is not None
     assert checkpoint.physic_msg_timestamp == writer.written[-1].store_timestamp
     assert topics_of(tmp_path / "new").keys() == {"T"}
     assert not (tmp_path / "new" / "config" / "consumerOffset.json").exists()
@@ -208,25 +196,21 @@ def test_what_is_no_file_counts_as_missing(writer: StoreWriter, tmp_path: Path) 
         assert any(name in note for note in report.notes), name
 
 
-def test_segments_of_no_one_size_are_refused(writer: StoreWriter, tmp_path: Path) -> None:
+def test_segments_of_no_one_size_are_refused(writer, tmp_path) -> None:
     segment(writer.root, 3).rename(writer.root / "commitlog" / f"{3 * SEGMENT + 100:020d}")
     with pytest.raises(StoreError, match="does not start a whole number of segments"):
         run_rescue(RescueRequest(store=str(writer.root), out=str(tmp_path / "new")), Silence())
     assert not (tmp_path / "new").exists()
 
 
-def test_a_disk_that_is_too_small_is_named_before_anything_is_written(
-    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_small_is_named_before_anything_is_written(writer, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("spark_jobs.commands.job_plan._free", lambda _: 1000)
     with pytest.raises(ConfigError, match=r"the disk is too small: .* are missing"):
         run_rescue(RescueRequest(store=str(writer.root), out=str(tmp_path / "new")), Silence())
     assert not (tmp_path / "new").exists()
 
 
-def test_more_damage_than_is_listed_is_filled_too(
-    writer: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_damage_than_is_listed_is_filled_too(writer, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("spark_jobs.scan.segment_walk.MOST_BREAKS", 1)
     lost = [writer.written[number] for number in (3, 6, 9, 14)]
     for each in lost:

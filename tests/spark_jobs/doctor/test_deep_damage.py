@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from oracles import Record, property_crc_holds, read_log, read_record, signed
+from oracles import property_crc_holds, read_log, read_record, signed
 from queue_runs import files_under
-from storage.doctor.finding import Finding, Kind
+from storage.doctor.finding import Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, flipped, verify_here
 
@@ -41,14 +41,13 @@ class Made:
     def root(self) -> Path:
         return self.writer.root
 
-    def findings(self) -> list[Finding]:
+    def findings(self):
         report = verify_here(self.root, self.work)
         assert report.details.clean == (report.exit_code == 0) == (report.details.findings == [])
         return findings_of(report)
 
 
 def write(root: Path, *, ext: bool = False, property_crc: bool = False) -> StoreWriter:
-    """Messages of several topics and queues, with and without keys, tags and bodies, batches and delay levels."""
     writer = StoreWriter(root, **OPTIONS, ext_bit_map=b"\x11\x22" if ext else None)  # type: ignore[arg-type]
     for n in range(36):
         stamp = START + 1700 * n
@@ -73,7 +72,6 @@ def write(root: Path, *, ext: bool = False, property_crc: bool = False) -> Store
 
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
-    """A store of each kind, which is clean."""
     kinds: dict[str, dict[str, bool]] = {"plain": {}, "ext": {"ext": True}, "crc": {"property_crc": True}}
     found = {}
     for kind, options in kinds.items():
@@ -81,9 +79,6 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
         found[kind] = Made(write(root / "store", **options), root / "work")
         assert_clean(verify_here(found[kind].root, found[kind].work))
     return found
-
-
-# --- the log ----------------------------------------------------------------------------------------------------------
 
 
 def segment_of(made: Made) -> Path:
@@ -111,7 +106,7 @@ def is_what_a_broker_makes(made: Made, scratch: Path) -> bool:
     return all(same_trees(made.root / tree, scratch / tree) for tree in TREES)
 
 
-def are_numbered(records: list[Record]) -> bool:
+def are_numbered(records):
     """Whether the messages of each queue have the numbers 0, 1, 2 and so on; a broker would not mind."""
     following: dict[tuple[str, int], int] = {}
     for record in records:
@@ -129,7 +124,7 @@ def same_trees(left: Path, right: Path) -> bool:
     return files_under(left) == files_under(right)
 
 
-def record_at(made: Made, position: int) -> Record:
+def record_at(made, position):
     ends = ((each.physical_offset, each.physical_offset + each.size, each) for each in made.writer.written)
     (found,) = (each for start, stop, each in ends if start <= position < stop)
     record = read_record(found.record, 0)
@@ -153,7 +148,7 @@ def check_record_flip(made: Made, position: int, bit: int) -> None:
             assert finding.physical_offset in may_be_named(made, record, finding), findings
 
 
-def may_be_named(made: Made, record: Record, finding: Finding) -> set[int]:
+def may_be_named(made, record, finding):
     """The record itself; for its number who follows in its queue; for an entry too few or too many who is beside it."""
     offset = record.physical_offset
     if finding.kind == "queue-offset":
@@ -165,8 +160,7 @@ def may_be_named(made: Made, record: Record, finding: Finding) -> set[int]:
     return {offset}
 
 
-def next_of_queue(made: Made, record: Record) -> list[int]:
-    """Where the message behind a record's in its queue lies, if there is one."""
+def next_of_queue(made, record):
     queue = record.topic, record.queue_id
     written = [record_at(made, each.physical_offset) for each in made.writer.written]
     behind = (each for each in written if each.physical_offset > record.physical_offset)
@@ -185,13 +179,9 @@ def next_of_queue(made: Made, record: Record) -> list[int]:
     bit=st.integers(0, 7),
 )
 def test_any_bit_of_any_record(stores: dict[str, Made], kind: str, record: int, byte: int, bit: int) -> None:
-    """In its fixed fields as often as behind them."""
     made = stores[kind]
     written = made.writer.written[record]
     check_record_flip(made, written.physical_offset + byte % written.size, bit)
-
-
-# --- queues -----------------------------------------------------------------------------------------------------------
 
 
 def unit_files(made: Made, tree: str) -> list[Path]:
@@ -199,7 +189,6 @@ def unit_files(made: Made, tree: str) -> list[Path]:
 
 
 def place_of(position: int, fields: dict[str, int]) -> tuple[int, str, int]:
-    """Number of the unit or entry, name of the field, and where the field starts."""
     number, inside = divmod(position, sum(fields.values()))
     start = number * sum(fields.values())
     for name, size in fields.items():
@@ -244,9 +233,6 @@ def test_any_bit_of_any_unit(stores: dict[str, Made], queue: tuple[str, str], da
     check_unit_flip(stores[kind], path, position, data.draw(st.integers(0, 7)), fields)
 
 
-# --- the index --------------------------------------------------------------------------------------------------------
-
-
 def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     """Exactly one finding, in the field that the bit is of.
 
@@ -285,6 +271,5 @@ def check_index_flip(made: Made, path: Path, position: int, bit: int) -> None:
     bit=st.integers(0, 7),
 )
 def test_any_bit_of_any_index_file(stores: dict[str, Made], number: int, position: int, bit: int) -> None:
-    """In the header and the entries as often as anywhere."""
     paths = unit_files(stores["plain"], "index")
     check_index_flip(stores["plain"], paths[number % len(paths)], position, bit)

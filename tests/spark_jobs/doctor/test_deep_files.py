@@ -2,9 +2,7 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,19 +11,16 @@ from compact_oracle import build_compacted, keep_entries, read_entries
 from golden_store import GOLDEN, unpack
 from job_runs import Rebuilt, compact_in_place
 from oracles import index_hash, index_keys, packed
-from spark_jobs.run.report import Report
-from storage.doctor.finding import Finding, Kind
+from storage.doctor.finding import Kind
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, flip, told, verify_here
 
 FILE_SIZE = 200
 UNITS = FILE_SIZE // 20
 
-Verify = Callable[..., Report]
-
 
 @pytest.fixture
-def verify(tmp_path: Path) -> Verify:
+def verify(tmp_path):
     return lambda **options: verify_here(tmp_path / "store", tmp_path / "work", **options)
 
 
@@ -34,7 +29,7 @@ def writer(tmp_path: Path) -> StoreWriter:
     return StoreWriter(tmp_path / "store", segment_size=4096, queue_file_size=FILE_SIZE, ext_file_size=256)
 
 
-def fill(writer: StoreWriter, count: int, topic: str = "T", **more: Any) -> list[int]:
+def fill(writer, count, topic="T", **more):
     return [writer.append(topic, b"body", keys=f"k{n}", **more).physical_offset for n in range(count)]
 
 
@@ -48,18 +43,15 @@ def edit(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(before[:position] + data + before[position + len(data) :])
 
 
-def only(report: Report) -> Finding:
+def only(report):
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
     assert report.exit_code == 4
     return findings[0]
 
 
-def queues(report: Report) -> dict[str, int]:
+def queues(report):
     return {name: value for name, value in msgspec.to_builtins(report.details.queues).items() if value}
-
-
-# --- what is as it should be ------------------------------------------------------------------------------------------
 
 
 def several_queues(writer: StoreWriter) -> None:
@@ -116,9 +108,7 @@ def light_queues_and_copies_with_old_numbers(writer: StoreWriter) -> None:
         (light_queues_and_copies_with_old_numbers, {"queues": 3, "matched": 7}),
     ],
 )
-def test_what_brokers_leave_is_nothing_wrong(
-    writer: StoreWriter, verify: Verify, written: Callable[[StoreWriter], None], expected: dict[str, int]
-) -> None:
+def test_what_brokers_leave_is_nothing_wrong(writer, verify, written, expected) -> None:
     written(writer)
     writer.close()
     report = verify()
@@ -129,7 +119,7 @@ def test_what_brokers_leave_is_nothing_wrong(
 
 @pytest.mark.parametrize("state", ["crash", "live"])
 def test_what_is_not_dispatched_yet_is_lag_after_a_crash_and_beside_a_broker(
-    writer: StoreWriter, verify: Verify, state: str, monkeypatch: pytest.MonkeyPatch
+    writer, verify, state, monkeypatch
 ) -> None:
     fill(writer, 5)
     writer.append("Other")
@@ -148,11 +138,10 @@ def test_what_is_not_dispatched_yet_is_lag_after_a_crash_and_beside_a_broker(
     assert {"crash": report.details.log.crashed, "live": report.details.log.live}[state]
 
 
-def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(tmp_path: Path, verify: Verify) -> None:
-    writer = StoreWriter(tmp_path / "store", delay_levels="7s 8s 9s")
-    for _ in range(4):
-        writer.append("SCHEDULE_TOPIC_XXXX", properties={"DELAY": "2"}, queue_id=1)
-    writer.close()
+def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(tmp_path, verify) -> None:
+    with StoreWriter(tmp_path / "store", delay_levels="7s 8s 9s") as writer:
+        for _ in range(4):
+            writer.append("SCHEDULE_TOPIC_XXXX", properties={"DELAY": "2"}, queue_id=1)
     report = verify()
     assert_clean(report)
     assert "the delivery times of 4 units of the schedule topic do not follow" in report.notes[0]
@@ -165,7 +154,7 @@ def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(
 
 @pytest.mark.parametrize(("lost", "start"), [([1, 2, 3], 3), ([0, 50, 89], 17)])
 def test_what_a_rebuild_puts_in_the_place_of_lost_messages_is_as_it_should_be(
-    writer: StoreWriter, tmp_path: Path, verify: Verify, lost: list[int], start: int
+    writer, tmp_path, verify, lost, start
 ) -> None:
     for number in range(90):
         writer.append("T", b"body", queue_offset=start + number)
@@ -183,10 +172,7 @@ def test_what_a_rebuild_puts_in_the_place_of_lost_messages_is_as_it_should_be(
     assert (numbers.stand_ins, numbers.fillers) == (built.repeated + built.unreadable, built.pre_blank)
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
-
-
-def test_a_missing_unit_makes_all_that_follow_stand_elsewhere(writer: StoreWriter, verify: Verify) -> None:
+def test_a_missing_unit_makes_all_that_follow_stand_elsewhere(writer, verify) -> None:
     fill(writer, 30)
     writer.append("T", queue=False)
     offsets = fill(writer, 5)
@@ -198,10 +184,9 @@ def test_a_missing_unit_makes_all_that_follow_stand_elsewhere(writer: StoreWrite
     assert Path(shifted.path) == queue_path(writer, 600)
 
 
-def test_an_extension_that_is_gone(tmp_path: Path, verify: Verify) -> None:
-    writer = StoreWriter(tmp_path / "store", ext_bit_map=b"\1\2", ext_file_size=128)
-    fill(writer, 12)
-    writer.close()
+def test_an_extension_that_is_gone(tmp_path, verify) -> None:
+    with StoreWriter(tmp_path / "store", ext_bit_map=b"\1\2", ext_file_size=128) as writer:
+        fill(writer, 12)
     assert_clean(verify())
     (writer.root / "consumequeue_ext" / "T" / "0" / f"{128:020d}").unlink()
     findings = findings_of(verify())
@@ -209,7 +194,7 @@ def test_an_extension_that_is_gone(tmp_path: Path, verify: Verify) -> None:
     assert sum(finding.kind == Kind.EXT_UNIT for finding in findings) >= 5
 
 
-def test_a_queue_in_the_tree_of_the_other_kind(writer: StoreWriter, verify: Verify) -> None:
+def test_a_queue_in_the_tree_of_the_other_kind(writer, verify) -> None:
     fill(writer, 3)
     writer.close()
     (writer.root / "batchconsumequeue" / "T" / "0").mkdir(parents=True)
@@ -227,29 +212,27 @@ FIRST_ENTRY = 40 + 4 * SLOTS
 
 
 def make_index(tmp_path: Path, count: int = 60) -> StoreWriter:
-    """A store of messages with two keys and a tag each."""
-    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES)
-    fill_index(writer, count)
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES) as writer:
+        fill_index(writer, count)
     return writer
 
 
-def fill_index(writer: StoreWriter, count: int, **more: Any) -> None:
+def fill_index(writer, count, **more) -> None:
     start = len(writer.written)
     for n in range(start, start + count):
         stamp = 1_700_000_000_000 + 700 * n
         writer.append("T", b"body", keys=f"k{n}", unique_key=f"u{n}", tags="TagA", store_timestamp=stamp, **more)
 
 
-def index_numbers(report: Report) -> dict[str, int]:
+def index_numbers(report):
     return {name: value for name, value in msgspec.to_builtins(report.details.index).items() if value}
 
 
-def kinds(report: Report) -> Counter[str]:
+def kinds(report):
     return Counter(finding.kind for finding in findings_of(report))
 
 
-def compacted(store: StoreWriter, *, drop: Callable[[str], bool] = lambda _: False) -> None:
+def compacted(store, *, drop=lambda _: False) -> None:
     """Put files of a compaction without marks in the place of the index; what `drop` chooses is left out."""
     dropped = {(index_hash(text), r.physical_offset) for r in store.records for text in index_keys(r) if drop(text)}
     paths = store.index_paths()
@@ -262,7 +245,7 @@ def compacted(store: StoreWriter, *, drop: Callable[[str], bool] = lambda _: Fal
         path.write_bytes(data)
 
 
-def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) -> None:
+def test_what_a_compaction_left_out_is_a_note(tmp_path, verify) -> None:
     writer = make_index(tmp_path)
     compacted(writer, drop=lambda text: text.endswith("3"))
     report = verify()
@@ -275,7 +258,7 @@ def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) ->
     ("field", "marked"),
     [("key_hash", True), ("physical_offset", False), ("time_difference", True), ("previous", False)],
 )
-def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, field: str, marked: bool) -> None:
+def test_a_damaged_entry_of_a_compacted_file(tmp_path, verify, field, marked) -> None:
     writer = make_index(tmp_path)
     if marked:
         compact_in_place(writer, tmp_path / "compacting")
@@ -289,11 +272,8 @@ def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, fie
     assert finding.position == place - {"physical_offset": 7}.get(field, 3)
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("lost", [[0], [1, 2], [0, 1, 2, 3, 4]])
-def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Verify, lost: list[int]) -> None:
+def test_lost_files_are_gaps_with_their_keys_counted(tmp_path, verify, lost) -> None:
     writer = make_index(tmp_path)
     paths = writer.index_paths()
     for number in lost:
@@ -309,7 +289,7 @@ def test_lost_files_are_gaps_with_their_keys_counted(tmp_path: Path, verify: Ver
     assert Path(finding.path) == behind
 
 
-def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> None:
+def test_a_message_that_was_never_indexed(tmp_path, verify) -> None:
     writer = make_index(tmp_path, 20)
     left_out = writer.append("T", keys="x y", index=False)
     fill_index(writer, 20)
@@ -319,12 +299,11 @@ def test_a_message_that_was_never_indexed(tmp_path: Path, verify: Verify) -> Non
     assert "rebuild index --from-offset 0" in finding.remedy
 
 
-def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
+def test_an_index_file_of_another_store(tmp_path, verify) -> None:
     writer = make_index(tmp_path, 30)
-    other = StoreWriter(tmp_path / "other", index_slots=SLOTS, index_entries=ENTRIES)
-    for n in range(13):
-        other.append("Other", keys=f"x{n} y{n}", unique_key=f"z{n}", store_timestamp=1_700_000_000_000)
-    other.close()
+    with StoreWriter(tmp_path / "other", index_slots=SLOTS, index_entries=ENTRIES) as other:
+        for n in range(13):
+            other.append("Other", keys=f"x{n} y{n}", unique_key=f"z{n}", store_timestamp=1_700_000_000_000)
     target = writer.index_paths()[1]
     target.write_bytes(other.index_paths()[0].read_bytes())
     report = verify()
@@ -332,7 +311,7 @@ def test_an_index_file_of_another_store(tmp_path: Path, verify: Verify) -> None:
     assert kinds(report)[Kind.MISSING_ENTRY] == 1
 
 
-def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None:
+def test_two_files_with_the_same_entries(tmp_path, verify) -> None:
     writer = make_index(tmp_path)
     paths = writer.index_paths()
     copy = paths[4].with_name(str(int(paths[4].name) + 1))
@@ -342,7 +321,7 @@ def test_two_files_with_the_same_entries(tmp_path: Path, verify: Verify) -> None
     assert Path(findings_of(report)[0].path) == copy
 
 
-def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path: Path, verify: Verify) -> None:
+def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path, verify) -> None:
     writer = make_index(tmp_path)
     path = writer.index_paths()[1]
     for number in range(2, 17):

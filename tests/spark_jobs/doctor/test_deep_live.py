@@ -1,9 +1,6 @@
 """A verification beside a broker that goes on writing: what comes while it runs is no finding, and damage still is."""
 
 import random
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -12,13 +9,10 @@ from growing_store import GrowingStore
 from spark_jobs.doctor.deep_check import DeepCheck
 from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import source
 from spark_jobs.scan.source import find_source
 from verifying import assert_clean
-
-Task = Callable[[Any], dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +25,7 @@ def broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 class Broker:
     """Appends, dispatches and expires, a little between any two tasks of a verification."""
 
-    def __init__(self, root: Path, seed: int, **options: Any) -> None:
+    def __init__(self, root, seed, **options) -> None:
         self.store = GrowingStore(root, **options)
         self.random = random.Random(seed)
         self.expires_below = 0
@@ -61,7 +55,6 @@ class Broker:
             store.expire()
 
     def append(self) -> None:
-        """A message to some queue, now and then to one that is new."""
         topic = self.random.choice(["T", "T", "Other", f"New{self.steps}"])
         self.store.add(topic, body=bytes(self.random.randint(0, 80)), queue_id=self.random.randint(0, 2))
 
@@ -70,8 +63,7 @@ class Broker:
             self.append()
         self.store.flush()
 
-    def run(self, name: str, tasks: Sequence[Any], function: Task) -> list[dict[str, Any]]:
-        """Run tasks one after the other, while the store changes."""
+    def run(self, name, tasks, function):
         assert name
         summaries = []
         for task in tasks:
@@ -80,7 +72,7 @@ class Broker:
             summaries.append(function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))))
         return summaries
 
-    def verify(self, work: Path) -> Report:
+    def verify(self, work):
         found = find_source(self.store.root, ())
         assert found.is_live
         directory = WorkDirectory.open(work, {}, fresh=True)
@@ -92,7 +84,7 @@ class Broker:
 
 
 @pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
-def test_what_comes_and_expires_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> None:
+def test_what_comes_and_expires_while_it_runs_is_no_finding(tmp_path, seed) -> None:
     broker = Broker(tmp_path / "store", seed)
     broker.fill(3 if seed % 2 else 80)
     for number in range(2):

@@ -1,16 +1,12 @@
 """A verification of a store in an object store finds what it finds of the same store on a disk, whatever goes wrong."""
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from protocol.errors import ConfigError, NotAStore
-from spark_jobs.doctor.deep_request import DeepDetails
 from spark_jobs.places import remote_file
-from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from verifying import flip, in_memory, told, verify_here, verify_in_memory
 
@@ -21,34 +17,31 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with several segments and index files, and queues of two topics."""
+def written(tmp_path_factory):
     root = tmp_path_factory.mktemp("written") / "store"
-    writer = StoreWriter(root, segment_size=4096, queue_file_size=400)
-    for number in range(100):
-        topic = ("Orders", "Payments")[number % 2]
-        writer.append(topic, b"body %d" % number, keys=f"k{number}", tags="t")
-    writer.close()
+    with StoreWriter(root, segment_size=4096, queue_file_size=400) as writer:
+        for number in range(100):
+            topic = ("Orders", "Payments")[number % 2]
+            writer.append(topic, b"body %d" % number, keys=f"k{number}", tags="t")
     return root
 
 
 @pytest.fixture
-def store(written: Path, tmp_path: Path) -> Path:
+def store(written, tmp_path):
     shutil.copytree(written, tmp_path / "store")
     return tmp_path / "store"
 
 
-def facts(report: Report[DeepDetails]) -> object:
-    """A report without times."""
+def facts(report):
     report.seconds = report.steady_seconds = 0
     return msgspec.to_builtins(report)
 
 
-def files(store: Path, tree: str) -> list[Path]:
+def files(store, tree):
     return sorted(path for path in (store / tree).rglob("*") if path.is_file())
 
 
-DAMAGES: dict[str, Callable[[Path], None]] = {
+DAMAGES = {
     "nothing": lambda _store: None,
     "a segment is gone": lambda store: files(store, "commitlog")[1].unlink(),
     "an index entry": lambda store: flip(files(store, "index")[0], 40 + 4 * 13 + 20 * 5 + 3),
@@ -59,7 +52,7 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_report_is_that_of_the_same_store_on_a_disk(store: Path, tmp_path: Path, damage: str) -> None:
+def test_the_report_is_that_of_the_same_store_on_a_disk(store, tmp_path, damage) -> None:
     DAMAGES[damage](store)
     expected = verify_here(store, tmp_path / "work")
     found = verify_in_memory(store, tmp_path / "work")
@@ -67,7 +60,7 @@ def test_the_report_is_that_of_the_same_store_on_a_disk(store: Path, tmp_path: P
     assert (expected.exit_code == 0) == (damage in ("nothing", "foreign files"))
 
 
-def test_a_url_that_holds_no_store_is_named(store: Path, tmp_path: Path) -> None:
+def test_a_url_that_holds_no_store_is_named(store, tmp_path) -> None:
     with in_memory(store) as url:
         with pytest.raises(NotAStore, match=f"^{url}/none is no store that can be served: found nothing there"):
             verify_here(f"{url}/none", tmp_path)

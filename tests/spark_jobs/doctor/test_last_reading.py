@@ -3,34 +3,32 @@
 import json
 import os
 import shutil
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command_line import rocketlens
-from store_writer import StoreWriter, Written
+from store_writer import StoreWriter
 from verifying import flip
 
 SEGMENT = 4096
 
 
 @pytest.fixture(autouse=True)
-def state_of_this_test(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def state_of_this_test(monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 class Growing:
     """A store that grows: one that was written with more messages takes the place of its files."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder) -> None:
         self.root, self._folder, self.of_batches = folder / "store", folder, False
         self.writer: StoreWriter
 
-    def grow(self, count: int, body: bytes = b"body") -> list[Written]:
+    def grow(self, count, body=b"body"):
         sizes = {"segment_size": SEGMENT, "index_slots": 13, "index_entries": 40, "queue_file_size": 400}
         self.writer = StoreWriter(self._folder / f"made-{count}", **sizes)
-        append: Any = self.writer.append_inner_batch if self.of_batches else self.writer.append
+        append = self.writer.append_inner_batch if self.of_batches else self.writer.append
         content = [(body, {}), (body, {})] if self.of_batches else body * 9
         written = [append("T", content, keys=f"k{n}", queue_id=2 if n < 20 else n % 2) for n in range(count)]
         self.writer.close()
@@ -39,12 +37,11 @@ class Growing:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Growing:
+def store(tmp_path):
     return Growing(tmp_path)
 
 
-def read(store: Growing, *options: str) -> tuple[int, dict[str, Any], list[str]]:
-    """Exit code, the report of the reading, and the kinds of what was found by it."""
+def read(store, *options):
     outcome = rocketlens("doctor", store.root, *options, "--json")
     report = json.loads(outcome.output)
     found = [each["kind"] for each in report["findings"] if each["known"] == "read"]
@@ -68,7 +65,7 @@ def test_what_is_wrong_in_it_is_found_until_it_is_mended(store: Growing, part: s
 
 
 @pytest.mark.parametrize("other", ["another log", "an index that was made anew"])
-def test_another_log_or_index_is_read_whole(store: Growing, tmp_path: Path, other: str) -> None:
+def test_another_log_or_index_is_read_whole(store, tmp_path, other) -> None:
     store.grow(100)
     assert read(store, "--deep")[0] == 0
     if other == "another log":

@@ -1,8 +1,6 @@
 """A queue that is checked in parts is found to be what one task finds it to be, whatever is wrong with it."""
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import msgspec
 import pytest
@@ -10,14 +8,11 @@ import pytest
 from spark_jobs.build import split_queues
 from spark_jobs.doctor import _queue_tasks
 from spark_jobs.places.remote_file import RemoteFile
-from spark_jobs.run.report import Report
 from storage.doctor.finding import Kind
-from storage.ranges import Range
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, replaced, told, verify_here, verify_in_memory
 
 FILE = 400
-"""Bytes of a queue's file: 20 units."""
 MESSAGES = 300
 START = 1_700_000_000_000
 
@@ -30,27 +25,24 @@ def _small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One queue that has nearly all messages, and others."""
     return written(tmp_path_factory.mktemp("hot") / "store")
 
 
 def written(root: Path) -> Path:
-    writer = StoreWriter(root, segment_size=4096, queue_file_size=FILE)
-    for number in range(MESSAGES):
-        writer.append("Hot", b"body", tags=f"t{number}", store_timestamp=START + number)
-        if number % 10 == 0:
-            writer.append("Cold", queue_id=number % 3, store_timestamp=START + number)
-    writer.close()
+    with StoreWriter(root, segment_size=4096, queue_file_size=FILE) as writer:
+        for number in range(MESSAGES):
+            writer.append("Hot", b"body", tags=f"t{number}", store_timestamp=START + number)
+            if number % 10 == 0:
+                writer.append("Cold", queue_id=number % 3, store_timestamp=START + number)
     return root
 
 
 @pytest.fixture
 def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each part was clean, of the verifications so far."""
     seen: list[bool] = []
     joined = _queue_tasks._joined
 
-    def remembered(parts: Any, stop: int) -> Any:
+    def remembered(parts, stop):
         seen.extend(part["is_clean"] for _, part in parts)
         return joined(parts, stop)
 
@@ -58,7 +50,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return seen
 
 
-def both(store: Path, work: Path) -> Report:
+def both(store, work):
     """Verify in parts; the same as by one task, but for the order of findings."""
     report = verify_here(store, work)
     with pytest.MonkeyPatch.context() as patched:
@@ -77,14 +69,12 @@ def files_of(store: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("unit", [None, 150])
-def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, checked: list[bool], unit: int | None
-) -> None:
+def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(store, tmp_path, monkeypatch, checked, unit) -> None:
     """A file in which a part ends is fetched for the next one, too; the first and the last are by what joins them."""
     fetched: list[str] = []
     fetch = RemoteFile.copy_pieces
 
-    def remembered(source: RemoteFile, file: BinaryIO, pieces: Sequence[Range]) -> None:
+    def remembered(source, file, pieces) -> None:
         if "/Hot/" in source.path:
             assert list(pieces) == [(0, source.size)]
             fetched.append(Path(source.path).name)
@@ -106,7 +96,7 @@ def test_of_a_queue_behind_a_url_each_task_fetches_what_it_reads(
     assert len(fetched) <= len(names) + len(behind) + len(checked) + 1 < len(checked) * len(names)
 
 
-DAMAGES: dict[str, Callable[[Path], tuple[Path, bytes | None]]] = {
+DAMAGES = {
     "a file in the middle is gone": lambda store: (files_of(store)[6], None),
     "a file is cut": lambda store: (files_of(store)[5], files_of(store)[5].read_bytes()[:130]),
     "units stand before their places": lambda store: (
@@ -123,9 +113,7 @@ DAMAGES: dict[str, Callable[[Path], tuple[Path, bytes | None]]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_what_is_damaged_or_gone_is_found_as_by_one_task(
-    tmp_path: Path, damage: Callable[[Path], tuple[Path, bytes | None]]
-) -> None:
+def test_what_is_damaged_or_gone_is_found_as_by_one_task(tmp_path, damage) -> None:
     store = written(tmp_path / "store")
     path, content = damage(store)
     path.touch()

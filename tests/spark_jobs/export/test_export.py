@@ -4,9 +4,7 @@ import contextlib
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,7 +14,7 @@ from click.testing import CliRunner
 import oracles
 from bombs import EMPTY_LZ4
 from column_rows import expected_rows
-from exported_files import Row, manifest_of, read_back
+from exported_files import manifest_of, read_back
 from loop_engine import LoopEngine
 from protocol.errors import ConfigError, FilterSyntaxError, NoSuchTopic
 from rocketlens.cli.export import export_store
@@ -26,13 +24,11 @@ from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.hashed_file import HashedFile
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
-    """Several segments; bodies of bytes, of text, compressed, and one that cannot be decompressed."""
     writer = StoreWriter(tmp_path_factory.mktemp("export") / "store", segment_size=4096)
     bodies = [b'text, with "quotes"\r\n and lines', b"\xff\x00bytes", "文".encode(), b"", zlib.compress(b"packed")]
     for number in range(70):
@@ -45,16 +41,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     return writer
 
 
-def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
+def export(store, out, format_, **more):
     return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
 
 
 def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4 << 20)
-    writer.append("T", EMPTY_LZ4 * 300_000, sys_flag=0x101)
-    writer.append("T", gzip.compress(b"", mtime=0) * 10_000)
-    writer.append("T", b"behind")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4 << 20) as writer:
+        writer.append("T", EMPTY_LZ4 * 300_000, sys_flag=0x101)
+        writer.append("T", gzip.compress(b"", mtime=0) * 10_000)
+        writer.append("T", b"behind")
     for unpack, count in ((False, "1 body is"), (True, "2 bodies are")):
         report = export(writer.root, tmp_path / count[0], "parquet", columns=("body", "body_error"), unpack=unpack)
         bomb, _, behind = read_back(tmp_path / count[0])
@@ -64,10 +59,9 @@ def test_bodies_that_are_bombs_are_counted_and_what_lies_behind_them_is_exported
 
 
 def test_bodies_that_a_mask_does_not_come_to_an_end_with_are_counted(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    for body in (b"a" * 60, b"xaab", b"a" * 61):
-        writer.append("T", body)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        for body in (b"a" * 60, b"xaab", b"a" * 61):
+            writer.append("T", body)
     report = export(writer.root, tmp_path / "out", "parquet", columns=("body",), masked=("/(a+)+b/",))
     assert [row["body"] for row in read_back(tmp_path / "out")] == [b"***", b"x***", b"***"]
     assert [note for note in report.notes if note.startswith("2 bodies or property values were hidden")] == report.notes
@@ -131,15 +125,19 @@ def test_of_topics_that_are_nowhere_nothing_is_made(store: StoreWriter, tmp_path
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    writer = StoreWriter(tmp_path_factory.mktemp("packed") / "store")
-    text = "订单 4711".encode("gbk")
-    compressed = gzip.compress(text, mtime=0)
-    for body, flag in (
-        (compressed, 0), (zlib.compress(zstandard.compress(text)), 1), (text, 0), ("订单".encode(), 0),
-        (compressed[:-1], 0), (b"", 0), (b"no zl\xff\x01", 1),
-    ):  # fmt: skip
-        writer.append("T", body, sys_flag=flag)
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("packed") / "store") as writer:
+        text = "订单 4711".encode("gbk")
+        compressed = gzip.compress(text, mtime=0)
+        for body, flag in (
+            (compressed, 0),
+            (zlib.compress(zstandard.compress(text)), 1),
+            (text, 0),
+            ("订单".encode(), 0),
+            (compressed[:-1], 0),
+            (b"", 0),
+            (b"no zl\xff\x01", 1),
+        ):
+            writer.append("T", body, sys_flag=flag)
     return writer.root
 
 
@@ -173,12 +171,11 @@ def test_what_is_masked_is_nowhere_in_the_files(store: StoreWriter, tmp_path: Pa
 
 
 def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    phone = "13812345678"
-    for body in (f'{{"name":"Li","phone":"{phone}"}}', f'{{"note":"call {phone}"}}', f"call {phone}"):
-        for data in (body.encode(), gzip.compress(body.encode())):
-            writer.append("T", data, keys=f"k {phone}", properties={"to": f"tel:{phone}"})
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        phone = "13812345678"
+        for body in (f'{{"name":"Li","phone":"{phone}"}}', f'{{"note":"call {phone}"}}', f"call {phone}"):
+            for data in (body.encode(), gzip.compress(body.encode())):
+                writer.append("T", data, keys=f"k {phone}", properties={"to": f"tel:{phone}"})
     (tmp_path / "masks").write_text("# phones\n$.name\n/1[3-9]\\d{9}/\n")
     for format_ in ("parquet", "ndjson"):
         arguments = ["--format", format_, "--out", tmp_path / format_, "--mask-file", tmp_path / "masks"]
@@ -193,9 +190,7 @@ def test_places_in_json_and_what_a_pattern_matches_are_nowhere_in_the_files(tmp_
 
 
 class TestStopping:
-    def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
-        self, store: StoreWriter, tmp_path: Path
-    ) -> None:
+    def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(self, store, tmp_path) -> None:
         with stopped_after(2), pytest.raises(KeyboardInterrupt):
             export(store.root, tmp_path, "ndjson")
         assert not list(tmp_path.glob("part-*"))
@@ -217,10 +212,8 @@ class TestStopping:
 
 
 @contextlib.contextmanager
-def stopped_after(parts: int) -> Iterator[None]:
-    """Stop runs, as by Ctrl-C, when so many parts are finished."""
-
-    def run(_engine: object, _name: str, tasks: list[Any], function: Any) -> None:
+def stopped_after(parts):
+    def run(_engine, _name, tasks, function) -> None:
         for task in tasks[:parts]:
             function(task)
         raise KeyboardInterrupt
@@ -245,9 +238,7 @@ class TestRefusals:
             ({"begin": 2, "end": 1}, ConfigError),
         ],
     )
-    def test_what_cannot_be_is_refused_before_anything_is_made(
-        self, store: StoreWriter, tmp_path: Path, options: Row, error: type[Exception]
-    ) -> None:
+    def test_what_cannot_be_is_refused_before_anything_is_made(self, store, tmp_path, options, error) -> None:
         with pytest.raises(error):
             export(store.root, tmp_path / "out", "csv", **options)
         assert not (tmp_path / "out").exists()

@@ -19,13 +19,12 @@ from spark_jobs.read._stream_reader import MessageStreamReader
 from spark_jobs.read.data_source import check_schema, reader_of, schema_of
 from spark_jobs.read.source_options import read_options
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from store_kinds import tier_name, write_tier
 from store_writer import StoreWriter
 from tier_answers import exchanges_of, pulls_of
 
 
-def export(tier: Path, out: Path, format_: str = "ndjson", topics: tuple[str, ...] = ()) -> Report:
+def export(tier, out, format_="ndjson", topics=()):
     return run_export(ExportRequest(store=str(tier), out=str(out), format=format_, topics=topics), Silence())
 
 
@@ -40,7 +39,6 @@ def by_offset(rows: list[Row]) -> dict[tuple[str, int, int], Row]:
 
 
 def records_of(tier: Path) -> list[oracles.Record]:
-    """All records of the logs, by the plain reader, queue by queue."""
     found = []
     for directory in tier.glob("*/*/*/*/COMMIT_LOG"):
         for path in sorted(directory.iterdir(), key=lambda path: path.name[8:]):
@@ -50,9 +48,7 @@ def records_of(tier: Path) -> list[oracles.Record]:
 
 @pytest.mark.parametrize("name", ["g2-tier", "g2-tier-killed"])
 @pytest.mark.parametrize("has_metadata", [True, False])
-def test_an_export_of_a_recorded_tier_has_the_messages_that_its_broker_delivered(
-    tmp_path: Path, name: str, has_metadata: bool
-) -> None:
+def test_an_export_of_a_recorded_tier_has_the_messages_that_its_broker_delivered(tmp_path, name, has_metadata) -> None:
     root = unpack("store", tmp_path / name, archives=GOLDEN / "g2" / name)
     tier = root / json.loads((GOLDEN / "g2" / name / "store.json").read_text())["tier"]
     if has_metadata:
@@ -98,18 +94,15 @@ class Made:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Made:
-    writer = StoreWriter(tmp_path / "store")
-    for number in range(90):
-        named = {"queue_id": number % 3, "unique_key": f"U{number}", "keys": f"k{number}", "tags": "A"}
-        writer.append(("Orders", "Payments")[number % 2], b"x" * number, **named)
-    writer.close()
+    with StoreWriter(tmp_path / "store") as writer:
+        for number in range(90):
+            named = {"queue_id": number % 3, "unique_key": f"U{number}", "keys": f"k{number}", "tags": "A"}
+            writer.append(("Orders", "Payments")[number % 2], b"x" * number, **named)
     broker = write_tier(tmp_path / "tier", writer.written, segment_bytes=1000)
     return Made(tmp_path / "tier", broker, expected_rows(records_of(tmp_path / "tier")))
 
 
-def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_rest_is_exported(
-    made: Made, tmp_path: Path
-) -> None:
+def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_rest_is_exported(made, tmp_path) -> None:
     missing = made.log("Orders/0")[1]
     cut = made.log("Orders/1")[-1]
     half = made.broker / "Payments" / "0" / "COMMIT_LOG"
@@ -134,9 +127,7 @@ def test_a_missing_file_a_cut_one_and_units_without_records_are_damage_and_the_r
     assert "the queue has units" in damages[str(half)].found
 
 
-def test_files_that_only_the_metadata_names_are_damage_and_so_is_metadata_that_cannot_be_read(
-    made: Made, tmp_path: Path
-) -> None:
+def test_files_that_only_the_metadata_names_are_damage_and_so_is_metadata_that_cannot_be_read(made, tmp_path) -> None:
     first, *_, last = made.log("Orders/0")
     size, base = last.stat().st_size, int(last.name[8:])
     segments = {

@@ -2,46 +2,39 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command_line import rocketlens
-from object_store import FAULTS, FaultPlan, Fresh, ObjectStore, orphans
+from object_store import FAULTS, FaultPlan, orphans
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places import remote_file
-from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
 from spark_jobs.run._spark_calls import TaskFailed
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from store_writer import StoreWriter
-
-Row = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
     """Two segments."""
-    writer = StoreWriter(tmp_path_factory.mktemp("export") / "store", segment_size=4096)
-    for number in range(40):
-        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("export") / "store", segment_size=4096) as writer:
+        for number in range(40):
+            writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
     assert len(writer.log.segments) == 2
     return writer
 
 
-def export(store: StoreWriter, place: OutputPlace, format_: str = "ndjson", **more: Any) -> Report:
+def export(store, place, format_="ndjson", **more):
     request = ExportRequest(store=str(store.root), out=place.url, out_storage=place.storage, format=format_, **more)
     return run_export(request, Silence())
 
 
-def parts_of(place: OutputPlace) -> Iterator[tuple[str, bytes]]:
+def parts_of(place):
     """Names and bytes of the parts that the manifest names, each held against what it says."""
-    manifest: Row = json.loads(place.read(MANIFEST) or b"")
+    manifest = json.loads(place.read(MANIFEST) or b"")
     for part in manifest["parts"]:
         data = place.read(part["name"])
         assert data is not None
@@ -51,9 +44,7 @@ def parts_of(place: OutputPlace) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.parametrize(("format_", "new_place"), [("parquet", "s3"), ("ndjson", "file")], indirect=["new_place"])
-def test_the_parts_are_those_of_an_export_into_a_directory(
-    store: StoreWriter, new_place: Fresh, tmp_path: Path, format_: str
-) -> None:
+def test_the_parts_are_those_of_an_export_into_a_directory(store, new_place, tmp_path, format_) -> None:
     place = new_place()
     report = export(store, place, format_)
     local = tmp_path / "local"
@@ -72,15 +63,15 @@ def test_the_parts_are_those_of_an_export_into_a_directory(
 
 
 def test_faults_of_a_store_behind_a_url_change_no_byte_and_an_endless_one_names_the_segment(
-    store: StoreWriter, objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store, objects, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     url, plan = objects.put(store.root, "exported"), FaultPlan(2, share=0.4)
 
-    def export_into(name: str, source: str, storage: str = "") -> dict[str, Any]:
+    def export_into(name, source, storage=""):
         out = tmp_path / name
         run_export(ExportRequest(store=source, out=str(out), format="ndjson", storage=storage), Silence())
-        manifest: Row = json.loads((out / MANIFEST).read_bytes())
+        manifest = json.loads((out / MANIFEST).read_bytes())
         # Of a log behind a URL only names and sizes are known beforehand: where it ends is not in the manifest.
         parts = {path.name: path.read_bytes() for path in out.glob("part-*")}
         return {name: manifest[name] for name in ("records", "bytes", "problems")} | parts

@@ -6,40 +6,29 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
-from object_store import LOST, FaultPlan, Fresh, ObjectStore, create_in_any_case, orphans
+from object_store import LOST, FaultPlan, create_in_any_case, orphans
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places import clean as module
-from spark_jobs.places.clean import Leftovers, clean
+from spark_jobs.places.clean import clean
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST, WORK
-from spark_jobs.places.placed_run import (
-    Driver,
-    PlacedAttempt,
-    PlacedObject,
-    PlacedRecord,
-    check_url,
-    read_manifest,
-    run_placed,
-)
+from spark_jobs.places.placed_run import Driver, PlacedObject, check_url, read_manifest, run_placed
 
 TASKS = ("export-1", "export-2")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> OutputPlace:
+def place(tmp_path):
     return OutputPlace(f"file://{tmp_path}/out")
 
 
-def write(attempt: PlacedAttempt, text: str) -> PlacedRecord:
+def write(attempt, text):
     with attempt.writing("part.csv") as (file, commit):
         file.write(text.encode())
         commit()
@@ -50,12 +39,12 @@ def start(place: OutputPlace, *, fresh: bool = False) -> Driver:
     return Driver.start(place.url, place.storage, "export", fresh=fresh)
 
 
-def run(driver: Driver, task: str, text: str = "") -> PlacedRecord:
+def run(driver, task, text=""):
     found = driver.found.get(task, ())
     return run_placed(driver.run, task, found, lambda attempt: write(attempt, text or task))
 
 
-def finish(driver: Driver, records: list[PlacedRecord]) -> None:
+def finish(driver, records) -> None:
     driver.commit({"parts": [each for record in records for each in record["objects"]]})
 
 
@@ -70,17 +59,15 @@ def whole_run(place: OutputPlace, *, fresh: bool = False, text: str = "") -> Non
 def texts(place: OutputPlace) -> list[str]:
     """What the manifest leads to, each held against its size and checksum."""
     committed = read_manifest(place)
-    assert committed is not None
     found = []
     for each in committed.parts:
         data = place.read(each.name)
-        assert data is not None
         assert each == PlacedObject(each.name, len(data), hashlib.sha256(data).hexdigest())
         found.append(data.decode())
     return sorted(found)
 
 
-def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place: Fresh) -> None:
+def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place) -> None:
     place = new_place()
     whole_run(place)
     assert texts(place) == list(TASKS)
@@ -91,7 +78,7 @@ def test_a_run_leaves_what_its_manifest_names_and_nothing_else(new_place: Fresh)
     assert place.names() == ["_attempts", MANIFEST], "a reader of the directory passes over both"
 
 
-def test_of_two_runs_the_first_to_commit_wins_and_the_other_says_so_and_leaves_nothing(new_place: Fresh) -> None:
+def test_of_two_runs_the_first_to_commit_wins_and_the_other_says_so_and_leaves_nothing(new_place) -> None:
     place = new_place()
     first, second = start(place), start(place)
     ours = [run(first, task, f"first {task}") for task in TASKS]
@@ -117,9 +104,7 @@ def test_what_the_winner_took_over_stays_when_the_loser_removes_its_own(place: O
 
 @AT_EACH_PLACE
 @pytest.mark.parametrize("each", STRIDES)
-def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
-    new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
-) -> None:
+def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(new_place, monkeypatch, each) -> None:
     places: list[OutputPlace] = []
 
     def work() -> None:
@@ -144,7 +129,7 @@ def test_wherever_a_run_dies_the_same_command_ends_the_work_or_finds_it_ended(
 @AT_EACH_PLACE
 @pytest.mark.parametrize("each", [STRIDES[0], 3])
 def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is_whole(
-    new_place: Fresh, monkeypatch: pytest.MonkeyPatch, each: int
+    new_place, monkeypatch, each
 ) -> None:
     places: list[OutputPlace] = []
 
@@ -155,7 +140,7 @@ def test_wherever_a_replacement_dies_there_is_the_old_the_new_or_nothing_that_is
         places.append(new_place())
         whole_run(places[-1])
 
-    def rounds() -> Iterator[str]:
+    def rounds():
         prepared()
         for death in every_death(work, monkeypatch, each):
             yield death
@@ -198,15 +183,13 @@ def test_what_is_gone_before_it_counts_is_not_committed(place: OutputPlace) -> N
 
 
 @pytest.mark.parametrize("operation", ["read", "create", "objects"])
-def test_a_run_that_cannot_begin_or_end_leaves_nothing(
-    place: OutputPlace, monkeypatch: pytest.MonkeyPatch, operation: str
-) -> None:
+def test_a_run_that_cannot_begin_or_end_leaves_nothing(place, monkeypatch, operation) -> None:
     """Whichever of its requests fails, even one that has done its work."""
     done, errors = getattr(OutputPlace, operation), 0
     for failing in range(6):
         calls = itertools.count()
 
-        def fail(*arguments: Any, failing: int = failing, calls: Iterator[int] = calls) -> Any:
+        def fail(*arguments, failing=failing, calls=calls):
             answer = done(*arguments)
             if next(calls) == failing:
                 raise StoreError(place.url, what="cannot be used: 503")
@@ -223,7 +206,7 @@ def test_a_run_that_cannot_begin_or_end_leaves_nothing(
 
 
 class TestPlaces:
-    def test_what_is_created_stays_what_it_is(self, new_place: Fresh) -> None:
+    def test_what_is_created_stays_what_it_is(self, new_place) -> None:
         place = new_place()
         place.create("name", b"first")
         with pytest.raises(StoreError, match="cannot be used"):
@@ -231,7 +214,7 @@ class TestPlaces:
         assert place.read("name") == b"first"
         assert set(place.objects("")) == {"name"}
 
-    def test_removing_what_is_gone_is_no_error(self, new_place: Fresh) -> None:
+    def test_removing_what_is_gone_is_no_error(self, new_place) -> None:
         place = new_place()
         place.create("a/b/one", b"")
         place.remove(["a/b/one", "a/b/two"])
@@ -239,7 +222,7 @@ class TestPlaces:
         assert (place.names(), place.objects("a"), place.read("a/b/one"), place.size("x")) == ([], {}, None, None)
 
 
-def test_writes_that_are_refused_or_never_answered_leave_a_whole_run(objects: ObjectStore, tmp_path: Path) -> None:
+def test_writes_that_are_refused_or_never_answered_leave_a_whole_run(objects, tmp_path) -> None:
     """The manifest too is created and the answer lost, so that the next try finds one there.
 
     An upload whose end is not answered fails, for then it is gone: the run is repeated, as Spark repeats a task.
@@ -273,11 +256,11 @@ def place_with_orphans(place: OutputPlace) -> tuple[set[str], float]:
     return orphans, max(each.written or 0 for each in there.values())
 
 
-def cleaned(place: OutputPlace, now: float, *, delete: bool = False) -> Leftovers:
+def cleaned(place, now, *, delete=False):
     return clean(place.url, place.storage, HOUR, now, delete=delete)
 
 
-def test_what_the_manifest_names_stays_and_the_rest_goes(new_place: Fresh) -> None:
+def test_what_the_manifest_names_stays_and_the_rest_goes(new_place) -> None:
     place = new_place()
     orphans, written = place_with_orphans(place)
     before = set(place.objects(""))
@@ -287,7 +270,6 @@ def test_what_the_manifest_names_stays_and_the_rest_goes(new_place: Fresh) -> No
     assert set(place.objects("")) == before
     assert cleaned(place, written + HOUR, delete=True).deleted
     committed = read_manifest(place)
-    assert committed is not None
     assert set(place.objects("")) == before - orphans == {MANIFEST, committed.parts[0].name}
     assert cleaned(place, written + HOUR).orphans == []
 
@@ -307,7 +289,7 @@ def test_what_is_committed_while_it_is_cleaned_is_named(place: OutputPlace, monk
     record = run(driver, TASKS[0], "late")
     written = max(each.written or 0 for each in place.objects("").values())
 
-    def commit_and_read(place: OutputPlace) -> Any:
+    def commit_and_read(place):
         driver.commit({"parts": record["objects"]})
         return read_manifest(place)
 
@@ -316,7 +298,7 @@ def test_what_is_committed_while_it_is_cleaned_is_named(place: OutputPlace, monk
     assert place.read(record["objects"][0]["name"]) == b"late"
 
 
-def test_an_upload_that_was_never_finished_is_found_and_aborted(objects: ObjectStore, tmp_path: Path) -> None:
+def test_an_upload_that_was_never_finished_is_found_and_aborted(objects, tmp_path) -> None:
     small = json.dumps(json.loads(objects.options) | {"default_block_size": 5 << 20})
     place = OutputPlace(f"s3://stores/{tmp_path.name}", small)
     name = "_attempts/0/export-1.0/part"
@@ -334,7 +316,7 @@ def test_an_upload_that_was_never_finished_is_found_and_aborted(objects: ObjectS
 
 
 class TestDirectories:
-    def test_unfinished_work_and_parts_are_orphans(self, tmp_path: Path) -> None:
+    def test_unfinished_work_and_parts_are_orphans(self, tmp_path) -> None:
         old = tmp_path / WORK / "run-1" / "partial" / "export-1.0"
         old.parent.mkdir(parents=True)
         (tmp_path / WORK / "lock").touch()
@@ -347,7 +329,7 @@ class TestDirectories:
         assert {each.name for each in found.orphans} == {f"{WORK}/run-1/partial/export-1.0", f"{WORK}/lock", part.name}
         assert set(os.listdir(tmp_path)) == {MANIFEST, named.name, "part-of-somebody"}
 
-    def test_a_job_that_runs_and_one_that_has_not_ended_its_publishing_are_left_alone(self, tmp_path: Path) -> None:
+    def test_a_job_that_runs_and_one_that_has_not_ended_its_publishing_are_left_alone(self, tmp_path) -> None:
         (tmp_path / WORK).mkdir()
         with (tmp_path / WORK / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -361,7 +343,7 @@ class TestDirectories:
 
 
 class TestCommand:
-    def test_it_lists_and_then_deletes(self, tmp_path: Path) -> None:
+    def test_it_lists_and_then_deletes(self, tmp_path) -> None:
         place = OutputPlace(f"file://{tmp_path}/out")
         orphans, _ = place_with_orphans(place)
         outcome = rocketlens("rebuild", "clean", tmp_path / "out")
@@ -379,7 +361,7 @@ class TestCommand:
         assert lines[-1] == f"3 orphans, {report['bytes']} bytes, deleted"
         assert set(place.objects("")).isdisjoint(orphans)
 
-    def test_wrong_usage_is_told(self, tmp_path: Path) -> None:
+    def test_wrong_usage_is_told(self, tmp_path) -> None:
         for words, said in (
             (["--older-than", "soon"], "'soon', expected a number and s, m, h or d, like 24h"),
             (["--storage-options", "["], "storage_options: "),
@@ -388,7 +370,7 @@ class TestCommand:
             assert (outcome.code, said in outcome.errors) == (2, True)
         assert "note: nothing is finished there" in rocketlens("rebuild", "clean", tmp_path).text
 
-    def test_a_store_is_no_place_to_clean(self, g1_store: Path, tmp_path: Path) -> None:
+    def test_a_store_is_no_place_to_clean(self, g1_store, tmp_path) -> None:
         unknown = [(g1_store, "is a store"), (tmp_path / "none", "is no directory"), ("nothing://y", "not known")]
         for where, said in unknown:
             outcome = rocketlens("rebuild", "clean", where, "--delete", "--older-than", "0s")
@@ -408,11 +390,11 @@ def test_a_run_that_fails_leaves_what_is_finished_unless_another_has_committed(p
     assert orphans(place) == set()
 
 
-def test_an_attempt_that_fails_leaves_nothing(new_place: Fresh) -> None:
+def test_an_attempt_that_fails_leaves_nothing(new_place) -> None:
     place = new_place()
     driver = start(place)
 
-    def fail(attempt: PlacedAttempt) -> PlacedRecord:
+    def fail(attempt):
         write(attempt, "whole")
         with attempt.writing("half.csv") as (file, _):
             file.write(b"x" * 100_000)
@@ -436,9 +418,7 @@ def test_a_place_that_replaces_what_was_created_is_refused(place: OutputPlace, m
     assert place.objects("") == {}
 
 
-def test_a_refusal_is_told_though_nothing_can_be_removed_there(
-    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refusal_is_told_though_nothing_can_be_removed_there(objects, tmp_path, monkeypatch) -> None:
     """With what is left there, and why."""
     place = OutputPlace(f"s3://stores/{tmp_path.name}/kept", objects.options)
 
@@ -453,9 +433,7 @@ def test_a_refusal_is_told_though_nothing_can_be_removed_there(
     assert f"; {place.path(left)} stays there: {place.url}: cannot be used: MissingContentMD5" in str(found.value)
 
 
-def test_objects_are_removed_one_by_one_where_many_at_once_are_refused(
-    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_objects_are_removed_one_by_one_where_many_at_once_are_refused(objects, tmp_path, monkeypatch) -> None:
     place = OutputPlace(f"s3://stores/{tmp_path.name}/one-by-one", objects.options)
 
     def refuse(*_: object, **__: object) -> None:

@@ -2,10 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
@@ -28,7 +25,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
-        self.spoiled: list[Any] = []
+        self.spoiled = []
         self._whole = MemoryFileSystem.cat_file
 
     def cat_file(self, system: MemoryFileSystem, path: str, start: int, end: int) -> bytes:
@@ -41,7 +38,7 @@ class Answers:
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
+def answers(monkeypatch):
     answers = Answers()
     monkeypatch.setattr(MemoryFileSystem, "cat_file", lambda *args, **more: answers.cat_file(*args, **more))
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
@@ -66,7 +63,7 @@ def test_who_reads_on_gets_all_bytes_in_large_pieces_that_are_asked_for_ahead(an
 
 
 @pytest.mark.parametrize("spoil", [OSError("SlowDown"), 0, 39, RuntimeError("odd")])
-def test_what_is_refused_or_comes_short_is_asked_for_again(answers: Answers, spoil: Any) -> None:
+def test_what_is_refused_or_comes_short_is_asked_for_again(answers, spoil) -> None:
     answers.spoiled = [spoil] * (TRIES - 1)
     with RemoteFile(URL, "") as file:
         assert read(file, 300, 40) == DATA[300:340]
@@ -74,7 +71,7 @@ def test_what_is_refused_or_comes_short_is_asked_for_again(answers: Answers, spo
 
 
 @pytest.mark.parametrize(("spoil", "reason"), [(OSError("SlowDown"), "SlowDown"), (3, "3 bytes came of 40")])
-def test_there_is_a_limit_and_then_a_sentence(answers: Answers, spoil: Any, reason: str) -> None:
+def test_there_is_a_limit_and_then_a_sentence(answers, spoil, reason) -> None:
     answers.spoiled = [spoil] * 100
     with RemoteFile(URL, "") as file, pytest.raises(RemoteReadError) as caught:
         read(file, 300, 40)
@@ -94,7 +91,7 @@ def test_a_file_that_changes_while_it_is_read_is_named(answers: Answers, other: 
         file.close()
 
 
-def test_a_file_that_is_gone_is_named(answers: Answers, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_named(answers, tmp_path) -> None:
     with pytest.raises(RemoteReadError, match="cannot be opened"):
         RemoteFile(f"{URL}1", "")
     with pytest.raises(RemoteReadError, match="cannot be opened: it is no file"):
@@ -119,7 +116,7 @@ def test_a_file_that_is_gone_is_named(answers: Answers, tmp_path: Path) -> None:
         ({"size": 7}, ""),
     ],
 )
-def test_the_state_of_a_file_is_what_changes_with_its_content(info: dict[str, Any], state: str) -> None:
+def test_the_state_of_a_file_is_what_changes_with_its_content(info, state) -> None:
     assert state_of(info) == state
 
 
@@ -128,7 +125,7 @@ TREE_FILES = {"commitlog/00000000000000000000": b"log" * 100, "config/topics.jso
 
 
 @pytest.fixture
-def system() -> Iterator[fsspec.AbstractFileSystem]:
+def system():
     system = fsspec.filesystem("memory")
     for path, data in TREE_FILES.items():
         system.pipe_file(f"{TREE_URL}/store/{path}", data)
@@ -137,9 +134,7 @@ def system() -> Iterator[fsspec.AbstractFileSystem]:
     system.rm(TREE_URL, recursive=True)
 
 
-def test_what_no_file_of_this_machine_can_be_named_is_left_out(
-    system: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_no_file_of_this_machine_can_be_named_is_left_out(system, monkeypatch, tmp_path) -> None:
     start = "/rocketlens-remote-tree/store"
     odd = ("../../escaped", "a/../../escaped", "a//b", "./c", "x" * 256, "y\0z", "both", "marker/")
     names = (*odd, "both/inner", "good")
@@ -157,7 +152,7 @@ NUMBERS = itertools.count()
 
 
 @pytest.fixture
-def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(monkeypatch):
     """A tree with a file of 40,000 bytes, of which 1,000 are fetched at least."""
     monkeypatch.setattr(hollow_copy, "UNIT_BYTES", 1000)
     monkeypatch.setattr(hollow_copy, "MOST_AHEAD", 8000)
@@ -183,9 +178,7 @@ def pieces(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     return found
 
 
-def test_each_piece_is_fetched_once_and_who_reads_on_gets_more_each_time(
-    url: str, tmp_path: Path, pieces: list[tuple[int, int]]
-) -> None:
+def test_each_piece_is_fetched_once_and_who_reads_on_gets_more_each_time(url, tmp_path, pieces) -> None:
     copy = HollowCopy(list_tree(url, ""), tmp_path)
     with copy.read_here():
         file = MappedFile.open(tmp_path / "sub" / "file")
@@ -199,7 +192,7 @@ def test_each_piece_is_fetched_once_and_who_reads_on_gets_more_each_time(
     assert bytes(MappedFile.open(tmp_path / "sub" / "file").view)[20_000:30_000] == bytes(10_000)
 
 
-def test_a_whole_file_is_filled_for_who_reads_it_in_his_own_way(url: str, tmp_path: Path) -> None:
+def test_a_whole_file_is_filled_for_who_reads_it_in_his_own_way(url, tmp_path) -> None:
     copy = HollowCopy(list_tree(url, ""), tmp_path)
     for name in ("sub/file", "empty"):
         copy.fill(tmp_path / name)
@@ -211,7 +204,7 @@ def test_a_whole_file_is_filled_for_who_reads_it_in_his_own_way(url: str, tmp_pa
         changed.fill(tmp_path / "again" / "sub" / "file")
 
 
-def test_a_piece_that_cannot_be_written_is_an_error(url: str, tmp_path: Path) -> None:
+def test_a_piece_that_cannot_be_written_is_an_error(url, tmp_path) -> None:
     tree = list_tree(url, "")
     with RemoteFile(f"{url}/sub/file", "", tree.object("sub/file")) as source:
         filled = FilledFile(source, tmp_path / "nowhere")
@@ -219,7 +212,7 @@ def test_a_piece_that_cannot_be_written_is_an_error(url: str, tmp_path: Path) ->
             filled.show([(0, 10)])
 
 
-def test_files_that_this_machine_cannot_have_are_an_error(tmp_path: Path) -> None:
+def test_files_that_this_machine_cannot_have_are_an_error(tmp_path) -> None:
     for entry in (RemoteEntry("less than nothing", -1, ""), RemoteEntry("/".join(["deep" * 60] * 20), 1, "")):
         said = r"cannot be copied: .*; a copy of what is behind a URL is made below TMPDIR"
         with pytest.raises(StoreError, match=said):

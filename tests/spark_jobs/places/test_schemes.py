@@ -1,20 +1,15 @@
-"""What is at `gs://` and, in `make soak`, at `hdfs://` is listed, read, written and committed as in a directory.
-
-All jobs go the same ways there; what may go wrong on the way is tried with `s3://`, in the tests of each job.
-"""
+"""What is at `gs://` and, in `make soak`, at `hdfs://` is listed, read, written and committed as in a directory."""
 
 import itertools
 import json
 import threading
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
 
-from command_line import Outcome, rocketlens
-from object_store import ObjectStore, orphans
+from command_line import rocketlens
+from object_store import orphans
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.places.place_names import MANIFEST
@@ -26,21 +21,21 @@ DRIVERS = 4
 
 
 @pytest.fixture(scope="module", params=["google", pytest.param("hadoop", marks=pytest.mark.soak)])
-def objects(request: pytest.FixtureRequest) -> Iterator[ObjectStore]:
+def objects(request):
     """One after the other. A file system of hdfs-native may not be left: fsspec would close it in every forked child,
     which waits for ever for threads that a fork does not copy.
     """
-    found: ObjectStore = request.getfixturevalue(request.param)
+    found = request.getfixturevalue(request.param)
     yield found
     fsspec.get_filesystem_class(found.root.partition("://")[0]).clear_instance_cache()
 
 
 @pytest.fixture
-def place(objects: ObjectStore) -> OutputPlace:
+def place(objects):
     return OutputPlace(f"{objects.root}/out-{next(NUMBERS)}", objects.options)
 
 
-def successful(*arguments: object) -> Outcome:
+def successful(*arguments):
     outcome = rocketlens(*arguments)
     assert outcome.code == 0, outcome
     return outcome
@@ -53,12 +48,11 @@ def parts(place: OutputPlace) -> dict[str, bytes | None]:
 
 
 def test_an_export_from_there_to_there_has_the_parts_of_one_from_directory_to_directory(
-    objects: ObjectStore, tmp_path: Path, place: OutputPlace
+    objects, tmp_path, place
 ) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    for number in range(100):
-        writer.append("Orders", b"body %d" % number, keys=f"k{number}", tags="t")
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+        for number in range(100):
+            writer.append("Orders", b"body %d" % number, keys=f"k{number}", tags="t")
     store, url = writer.root, objects.put(writer.root, f"store-{next(NUMBERS)}")
     arguments = ("--format", "parquet", "--out")
     successful("export", store, *arguments, tmp_path / "out")
@@ -73,7 +67,7 @@ def test_of_drivers_that_commit_at_once_one_wins_and_the_others_name_it(place: O
     together = threading.Barrier(DRIVERS)
     lost: list[str] = []
 
-    def commit(driver: Driver, record: dict[str, Any]) -> None:
+    def commit(driver, record) -> None:
         together.wait(60)
         try:
             driver.commit({"parts": record["objects"]})
@@ -86,7 +80,6 @@ def test_of_drivers_that_commit_at_once_one_wins_and_the_others_name_it(place: O
     for each in threads:
         each.join()
     winner = read_manifest(place)
-    assert winner is not None
     assert [f"is that of another run: {winner.run} of" in each for each in lost] == [True] * (DRIVERS - 1)
     assert parts(place) == {"part": winner.run.encode()}
     assert orphans(place) == set()
@@ -94,8 +87,8 @@ def test_of_drivers_that_commit_at_once_one_wins_and_the_others_name_it(place: O
         Driver.start(place.url, place.storage, "export")
 
 
-def _written(text: str) -> Any:
-    def make(attempt: Any) -> dict[str, Any]:
+def _written(text):
+    def make(attempt):
         with attempt.writing("part") as (file, commit):
             file.write(text.encode())
             commit()

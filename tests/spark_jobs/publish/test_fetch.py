@@ -3,16 +3,14 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command_line import rocketlens
 from dying import AT_EACH_PLACE, STRIDES, every_death
 from killing import Renames, every_kill
-from object_store import Fresh, ObjectStore, orphans
+from object_store import orphans
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import run as run_module
@@ -23,22 +21,19 @@ from spark_jobs.places.place_names import MANIFEST, WORK
 from spark_jobs.places.placed_run import read_manifest
 from spark_jobs.publish.fetch import FetchRequest
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 from verifying import flip
 
 TREES = ("index", "consumequeue", "checkpoint")
-SMALL: dict[str, Any] = {"slots": 20, "entries": 20, "queue_file_size": 400, "zone": "UTC"}
-Contents = dict[str, bytes | None]
+SMALL = {"slots": 20, "entries": 20, "queue_file_size": 400, "zone": "UTC"}
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of two segments, with queues and an index that are not what a rebuild makes."""
-    writer = StoreWriter(tmp_path_factory.mktemp("fetch") / "store", segment_size=2048)
-    for number in range(30):
-        writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("fetch") / "store", segment_size=2048) as writer:
+        for number in range(30):
+            writer.append("Orders" if number % 2 else "Payments", b"body %d" % number, unique_key=f"U{number}")
     root = writer.root
     assert len(writer.log.segments) > 1
     for path in ("index/20240101000000000", "consumequeue/Old/0/00000000000000000000"):
@@ -52,28 +47,28 @@ def store(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "store"))
 
 
-def rebuild(store: Path | str, **more: Any) -> Report:
+def rebuild(store, **more):
     options = {"store": str(store), "index": True, "queues": True, **SMALL, **more}
     return run_rebuild(RebuildRequest(**options), Silence())
 
 
-def send(store: Path, place: OutputPlace, work: Path, **more: Any) -> Report:
+def send(store, place, work, **more):
     return rebuild(store, out=place.url, out_storage=place.storage, work=str(work), **more)
 
 
-def fetch(place: OutputPlace, store: Path, **more: Any) -> Report:
+def fetch(place, store, **more):
     request = FetchRequest(url=place.url, storage=place.storage, store=str(store), **more)
     return run_fetch(request, Silence())
 
 
-def contents(store: Path) -> Contents:
+def contents(store):
     """All that a rebuild replaces; None for a directory."""
     paths = (path for tree in TREES for path in (store / tree, *(store / tree).rglob("*")) if path.exists())
     return {str(path.relative_to(store)): path.read_bytes() if path.is_file() else None for path in paths}
 
 
 @pytest.fixture(scope="module")
-def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Contents:
+def expected(original, tmp_path_factory):
     copy = Path(shutil.copytree(original, tmp_path_factory.mktemp("expected") / "in-place"))
     rebuild(copy)
     found = contents(copy)
@@ -83,9 +78,7 @@ def expected(original: Path, tmp_path_factory: pytest.TempPathFactory) -> Conten
 
 
 @AT_EACH_PLACE
-def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
-    store: Path, expected: Contents, new_place: Fresh, tmp_path: Path
-) -> None:
+def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(store, expected, new_place, tmp_path) -> None:
     place, before = new_place(), contents(store)
     sent = send(store, place, tmp_path / "work")
     assert (contents(store), orphans(place), (tmp_path / "work").exists()) == (before, set(), False)
@@ -101,7 +94,7 @@ def test_a_rebuild_that_is_sent_and_fetched_equals_the_rebuild_in_place(
 @AT_EACH_PLACE
 @pytest.mark.parametrize("each", STRIDES)
 def test_wherever_sending_dies_the_same_command_ends_the_work(
-    store: Path, expected: Contents, new_place: Fresh, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, each: int
+    store, expected, new_place, tmp_path, monkeypatch, each
 ) -> None:
     places: list[OutputPlace] = []
     work = tmp_path / "work"
@@ -124,9 +117,7 @@ def test_wherever_sending_dies_the_same_command_ends_the_work(
 
 
 @pytest.mark.parametrize("each", [STRIDES[0], 12])
-def test_wherever_fetching_dies_the_same_command_ends_the_work(
-    original: Path, store: Path, expected: Contents, tmp_path: Path, each: int
-) -> None:
+def test_wherever_fetching_dies_the_same_command_ends_the_work(original, store, expected, tmp_path, each) -> None:
     place = OutputPlace(f"file://{tmp_path}/out")
     send(store, place, tmp_path / "work")
     before = contents(store)
@@ -143,9 +134,7 @@ def test_wherever_fetching_dies_the_same_command_ends_the_work(
 
 
 @pytest.mark.parametrize("change", ["byte", "shorter", "gone"])
-def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_changes(
-    store: Path, tmp_path: Path, change: str
-) -> None:
+def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_changes(store, tmp_path, change) -> None:
     place, before = OutputPlace(f"file://{tmp_path}/out"), contents(store)
     send(store, place, tmp_path / "work")
     name = json.loads(place.read(MANIFEST) or b"")["parts"][-1]["name"]
@@ -164,15 +153,12 @@ def test_an_object_that_is_not_what_the_manifest_says_is_refused_and_nothing_cha
     assert fetch(place, store).resumed
 
 
-def test_what_a_broker_wrote_between_the_scan_and_the_mark_is_not_missed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
-    writer.append("Orders", b"scanned", unique_key="U1")
-    writer.close()
+def test_what_a_broker_wrote_between_the_scan_and_the_mark_is_not_missed(tmp_path, monkeypatch) -> None:
+    with StoreWriter(tmp_path / "store", segment_size=4096) as writer:
+        writer.append("Orders", b"scanned", unique_key="U1")
     mark = run_module.mark_log
 
-    def write_and_mark(*given: Any) -> Any:
+    def write_and_mark(*given):
         writer.append("Orders", b"late", unique_key="U2")
         writer.close()
         return mark(*given)
@@ -204,9 +190,7 @@ class TestManifests:
             ("log", {}, "is no manifest of a rebuild"),
         ],
     )
-    def test_one_that_leads_elsewhere_is_refused(
-        self, store: Path, tmp_path: Path, field: str, value: Any, said: str
-    ) -> None:
+    def test_one_that_leads_elsewhere_is_refused(self, store, tmp_path, field, value, said) -> None:
         place, before = OutputPlace(f"file://{tmp_path}/out"), contents(store)
         send(store, place, tmp_path / "work")
         manifest = json.loads(place.read(MANIFEST) or b"") | {field: value}
@@ -218,9 +202,7 @@ class TestManifests:
 
 
 class TestCommands:
-    def test_a_recorded_store_that_lost_its_queues_and_index_has_them_again(
-        self, g1_store: Path, tmp_path: Path
-    ) -> None:
+    def test_a_recorded_store_that_lost_its_queues_and_index_has_them_again(self, g1_store, tmp_path) -> None:
         store, place = Path(shutil.copytree(g1_store, tmp_path / "store")), OutputPlace(f"file://{tmp_path}/out")
         send(store, place, tmp_path / "work", slots=97, entries=150, queue_file_size=2000)
         for name in ("index", "consumequeue"):
@@ -239,7 +221,7 @@ class TestCommands:
             assert (outcome.code, "needs --work DIR" in outcome.errors) == (2, True)
 
 
-def compact(store: Path | str, **more: Any) -> Report:
+def compact(store, **more):
     sizes = {"slots": 50, "entries": 40, "zone": "UTC"}
     return run_compact(CompactRequest(store=str(store), **sizes | more), Silence())
 
@@ -253,9 +235,7 @@ def indexed(store: Path) -> Path:
 
 class TestCompaction:
     @pytest.mark.parametrize("options", [{}, {"from_log": True}], ids=str)
-    def test_one_of_another_index_or_log_is_refused(
-        self, indexed: Path, tmp_path: Path, options: dict[str, Any]
-    ) -> None:
+    def test_one_of_another_index_or_log_is_refused(self, indexed, tmp_path, options) -> None:
         place = OutputPlace(f"file://{tmp_path}/out")
         compact(indexed, out=place.url, work=str(tmp_path / "work"), **options)
         if options:
@@ -272,9 +252,7 @@ class TestCompaction:
 
 
 @pytest.mark.parametrize("job", [rebuild, compact])
-def test_a_store_behind_a_url_goes_to_another_url(
-    indexed: Path, objects: ObjectStore, tmp_path: Path, job: Callable[..., Report]
-) -> None:
+def test_a_store_behind_a_url_goes_to_another_url(indexed, objects, tmp_path, job) -> None:
     copy = Path(shutil.copytree(indexed, tmp_path / "in-place"))
     job(copy)
     url, place = objects.put(indexed, f"{tmp_path.name}-store"), OutputPlace(f"file://{tmp_path}/out")

@@ -6,9 +6,7 @@ import shutil
 import struct
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -24,7 +22,6 @@ from spark_jobs.publish._publish_checks import Staged
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.mended_timers import mend_timers
 from spark_jobs.run.progress import Silence
-from spark_jobs.run.report import Damage, Report
 from spark_jobs.scan.log_end import unreadable
 from spark_jobs.scan.source import find_source
 from storage.extras import install_line
@@ -42,19 +39,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name) for name in names}
 
 
-def rebuild(store: Path, out: Path, **options: Any) -> Report:
+def rebuild(store, out, **options):
     return run_rebuild(RebuildRequest(store=str(store), out=str(out), queues=True, **options), Silence())
 
 
-def content(directory: Path, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = parse_java_json((directory / "config" / name).read_text())
+def content(directory, name):
+    found = parse_java_json((directory / "config" / name).read_text())
     return found
 
 
 @pytest.mark.parametrize("name", ["g2-rocksdb", "g2-rocksdb-v2"])
-def test_files_say_what_the_databases_say_with_the_members_that_a_broker_writes(
-    name: str, recorded: dict[str, Path], tmp_path: Path
-) -> None:
+def test_files_say_what_the_databases_say_with_the_members_that_a_broker_writes(name, recorded, tmp_path) -> None:
     before = StoreConfig.load(recorded[name])
     rebuild(recorded[name], tmp_path)
     assert {path.name for path in (tmp_path / "config").iterdir()} == FILES
@@ -87,9 +82,7 @@ def test_a_newer_file_is_not_made_anew_and_one_in_the_way_is_named(recorded: dic
         rebuild(recorded["g2-rocksdb"], tmp_path / "out")
 
 
-def test_without_the_extra_it_refuses_unless_it_is_to_go_without(
-    recorded: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_it_refuses_unless_it_is_to_go_without(recorded, tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(ConfigError) as refused:
         rebuild(recorded["g2-rocksdb"], tmp_path / "out")
@@ -103,14 +96,12 @@ def test_without_the_extra_it_refuses_unless_it_is_to_go_without(
     assert "topics, groups and offsets that are in RocksDB were not made files: they stay there" in report.notes
 
 
-WHEEL: Final = 38_707_200
-UNIT: Final = 52
-FILE: Final = UNIT * 8 + 20
-NOW: Final = 1_700_000_000_000
-TIMERS: Final = 20
-WAITING: Final = set(range(9, TIMERS))
-
-TimerDamage = Callable[[Path, int], None]
+WHEEL = 38_707_200
+UNIT = 52
+FILE = UNIT * 8 + 20
+NOW = 1_700_000_000_000
+TIMERS = 20
+WAITING = set(range(9, TIMERS))
 
 
 def unit(number: int) -> bytes:
@@ -171,7 +162,7 @@ def put_a_directory(path: Path, _: int) -> None:
     path.mkdir()
 
 
-KINDS: Final[dict[str, TimerDamage]] = {
+KINDS = {
     "kept": lambda path, amount: None,
     "cut": lambda path, amount: os.truncate(path, amount % path.stat().st_size),
     "junk": lambda path, amount: path.write_bytes(b"\x9c" * (1 + amount % 5000)),
@@ -179,16 +170,14 @@ KINDS: Final[dict[str, TimerDamage]] = {
     "longer": lambda path, amount: os.truncate(path, path.stat().st_size + 1 + amount),
     "gone": lambda path, amount: path.unlink(),
 }
-TIMER_FILES: Final = tuple(f"timerlog/{number * FILE:020d}" for number in range(3))
+TIMER_FILES = tuple(f"timerlog/{number * FILE:020d}" for number in range(3))
 
 
 ANY_DAMAGE = st.tuples(st.sampled_from(sorted(KINDS)), st.integers(0, 10_000))
 
 
 @given(ANY_DAMAGE, st.sampled_from(TIMER_FILES), ANY_DAMAGE.filter(lambda damage: damage[0] != "directory"), ANY_DAMAGE)
-def test_all_that_waits_is_delivered_whatever_is_damaged(
-    wheel: tuple[str, int], file: str, log: tuple[str, int], check: tuple[str, int]
-) -> None:
+def test_all_that_waits_is_delivered_whatever_is_damaged(wheel, file, log, check) -> None:
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         make_store(root)
@@ -217,23 +206,22 @@ NOTHING = LeftOut()
 
 
 def make(root: Path, count: int = 60, *, without: tuple[int, ...] = ()) -> StoreWriter:
-    writer = StoreWriter(root, segment_size=SEGMENT, index_slots=SLOTS)
-    for number in range(count):
-        is_known = number not in without
-        writer.append("T", b"x" * 40, keys=f"k{number}", tags="A", index=is_known, queue=is_known)
-    writer.append_inner_batch("B", [(b"1", {}), (b"2", {})])
-    writer.close()
+    with StoreWriter(root, segment_size=SEGMENT, index_slots=SLOTS) as writer:
+        for number in range(count):
+            is_known = number not in without
+            writer.append("T", b"x" * 40, keys=f"k{number}", tags="A", index=is_known, queue=is_known)
+        writer.append_inner_batch("B", [(b"1", {}), (b"2", {})])
     return writer
 
 
-def damage_in(writer: StoreWriter, number: int) -> Damage:
+def damage_in(writer, number):
     """As a scan tells of it that could not read one message."""
     victim = writer.written[number]
     base = victim.physical_offset // SEGMENT * SEGMENT
     return unreadable(str(writer.log.segments[base]), victim.physical_offset, victim.size, BAD_BLANK)
 
 
-def compare(store: Path, new: Path, damages: list[Damage], *names: str, left_out: LeftOut = NOTHING) -> None:
+def compare(store, new, damages, *names, left_out=NOTHING) -> None:
     names = names or ("index", "consumequeue", "batchconsumequeue")
     staged = [Staged(name, new / name) for name in names]
     refuse_fewer(find_source(store, ()), staged, damages, SLOTS, left_out)
@@ -253,9 +241,7 @@ FINE, LOSS = contextlib.nullcontext(), pytest.raises(StoreError, match="sound re
         pytest.param((), (5,), (3,), "B", LOSS, id="another one was asked to be left out"),
     ],
 )
-def test_only_fewer_in_a_segment_with_damage_are_a_loss(
-    tmp_path: Path, before: tuple[int, ...], after: tuple[int, ...], damaged: tuple[int, ...], left_out: str, said: Any
-) -> None:
+def test_only_fewer_in_a_segment_with_damage_are_a_loss(tmp_path, before, after, damaged, left_out, said) -> None:
     """`before` and `after` are the messages that the store's own index and queues lack, and the new ones."""
     writer = make(tmp_path / "store", without=before)
     make(tmp_path / "new", without=after)

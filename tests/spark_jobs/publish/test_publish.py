@@ -5,8 +5,6 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -39,14 +37,14 @@ IN_EACH_RUN = {("some missing", Renames.ALL), ("some missing", Renames.PLAIN), (
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Scene:
+def scene(tmp_path):
     made = Scene(tmp_path / "scene")
     made.reset()
     return made
 
 
 @pytest.fixture(scope="module")
-def parent() -> Iterator[SmallParent]:
+def parent():
     with SmallParent() as parent:
         yield parent
 
@@ -58,15 +56,10 @@ def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     return request.param
 
 
-# --- what is published ------------------------------------------------------------------------------------------------
-
-
 @ALL_MISSING
 @pytest.mark.parametrize("limited", list(Renames), indirect=True, ids=lambda renames: renames.value)
 @pytest.mark.parametrize("names", [NAMES, ("consumequeue", "checkpoint")], ids=",".join)
-def test_the_new_is_in_its_place_and_the_old_is_kept(
-    tmp_path: Path, limited: Renames, names: tuple[str, ...], missing: tuple[str, ...]
-) -> None:
+def test_the_new_is_in_its_place_and_the_old_is_kept(tmp_path, limited, names, missing) -> None:
     scene = Scene(tmp_path / "scene", names, missing)
     scene.reset()
     published = scene.publish()
@@ -83,7 +76,7 @@ def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypa
         steps.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}")))
         fsync(descriptor)
 
-    def note_rename(source: Path, target: Path, flags: int) -> int:
+    def note_rename(source, target, flags):
         steps.append(("rename", target.name))
         return renameat2(source, target, flags)
 
@@ -105,9 +98,6 @@ def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypa
         assert ("fsync", str(scene.store)) in steps[here:following]
 
 
-# --- kills ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("renames", "what"),
     [
@@ -117,9 +107,7 @@ def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypa
     ],
     ids=lambda value: value.value if isinstance(value, Renames) else value,
 )
-def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
-    scene: Scene, parent: SmallParent, renames: Renames, what: str
-) -> None:
+def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(scene, parent, renames, what) -> None:
     scene.missing = MISSING[what]
     scene.reset()
     states, kills = set(), 0
@@ -146,9 +134,6 @@ def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
     assert kills > len(states)
 
 
-# --- a store that has changed since a kill ----------------------------------------------------------------------------
-
-
 def broker_starts(scene: Scene) -> None:
     """A broker that starts writes to `lock`, and makes what it finds missing."""
     status = (scene.store / "lock").stat()
@@ -168,9 +153,7 @@ def broker_starts(scene: Scene) -> None:
         ),
     ],
 )
-def test_what_has_fallen_behind_the_store_is_not_brought_in(
-    scene: Scene, parent: SmallParent, renames: Renames, why: str, missing: tuple[str, ...]
-) -> None:
+def test_what_has_fallen_behind_the_store_is_not_brought_in(scene, parent, renames, why, missing) -> None:
     scene.missing = missing
     scene.reset()
     left = set()
@@ -180,7 +163,6 @@ def test_what_has_fallen_behind_the_store_is_not_brought_in(
                 broker_starts(scene)
             was = {name: read_tree(scene.store / name) for name in NAMES}
             rolled = scene.roll_forward(source="" if why == "a broker ran" else "another")
-            assert rolled is not None
             left.add(rolled.left)
             for name in NAMES:
                 found = read_tree(scene.store / name)
@@ -210,13 +192,9 @@ def test_a_broker_that_made_its_own_in_the_gap_of_two_renames_keeps_it(scene: Sc
     broker_starts(scene)
     (scene.store / "consumequeue").mkdir()
     rolled = scene.roll_forward()
-    assert rolled is not None
     assert rolled.names == ("consumequeue_ext",)
     assert read_tree(scene.store / "consumequeue") == {}
     assert read_tree(scene.backup("consumequeue")) == old("consumequeue")
-
-
-# --- what is refused, with nothing changed ----------------------------------------------------------------------------
 
 
 def refused(scene: Scene, text: str, staged: list[Staged] | None = None, time: str = TIME) -> None:
@@ -255,7 +233,7 @@ def test_a_file_where_a_directory_should_be_and_the_other_way_round(scene: Scene
     refused(scene, f"{place}/checkpoint: is not a regular file")
 
 
-def test_a_work_directory_on_another_file_system(scene: Scene, disk_path: Path) -> None:
+def test_a_work_directory_on_another_file_system(scene, disk_path) -> None:
     if disk_path.stat().st_dev == scene.store.stat().st_dev:
         pytest.skip(f"{scene.store} and {disk_path} are of one file system")
     elsewhere = disk_path / "index"
@@ -267,9 +245,7 @@ def test_a_work_directory_on_another_file_system(scene: Scene, disk_path: Path) 
 
 
 @pytest.mark.parametrize("how", ["lock", "map shared"])
-def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(scene, monkeypatch, how) -> None:
     """A broker that starts meanwhile: it holds the lock if ours was lost, else files at least."""
     monkeypatch.setattr(store_lock, "find_writers", find_writers)
     before = scene.digest()
@@ -282,20 +258,17 @@ def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(
     assert scene.digest() == before
 
 
-def failing_rename(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
-    """Let every rename onto a path fail."""
+def failing_rename(monkeypatch, path, number) -> None:
     original = _atomic_rename.renameat2
 
-    def fail(source: Path, target: Path, flags: int) -> int:
+    def fail(source, target, flags):
         return number if target == path else original(source, target, flags)
 
     monkeypatch.setattr(_atomic_rename, "renameat2", fail)
 
 
 @pytest.mark.parametrize("name", [f"index.new-{TIME}", "consumequeue_ext"])
-def test_a_rename_that_fails_before_anything_has_its_place_undoes_all(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_rename_that_fails_before_anything_has_its_place_undoes_all(scene, monkeypatch, name) -> None:
     """Two mounts of one file system have the same device and no rename between them."""
     with monkeypatch.context() as patch:
         failing_rename(patch, scene.store / name, errno.EXDEV)
@@ -306,9 +279,7 @@ def test_a_rename_that_fails_before_anything_has_its_place_undoes_all(
     scene.assert_published()
 
 
-def test_a_rename_that_fails_later_leaves_each_whole_and_the_next_run_goes_on(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rename_that_fails_later_leaves_each_whole_and_the_next_run_goes_on(scene, monkeypatch) -> None:
     with monkeypatch.context() as patch:
         failing_rename(patch, scene.store / "index", errno.EIO)
         with pytest.raises(StoreError) as caught:
@@ -339,9 +310,6 @@ def test_something_else_in_the_way_is_never_touched(scene: Scene, parent: SmallP
     (scene.root / "away").rename(path)
     scene.roll_forward()
     scene.assert_published()
-
-
-# --- the journal ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", b"\xc1", b"\x81\xa7version\x01"])
@@ -400,9 +368,7 @@ def test_what_root_publishes_belongs_to_the_stores_owner(scene: Scene) -> None:
 
 @pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
-def test_a_publishing_that_is_killed_again_and_again_gets_through(
-    scene: Scene, parent: SmallParent, renames: Renames, seed: int
-) -> None:
+def test_a_publishing_that_is_killed_again_and_again_gets_through(scene, parent, renames, seed) -> None:
     chance = random.Random(seed)
     scene.missing = chance.choice([(), ("consumequeue",)])
     scene.reset()

@@ -3,7 +3,6 @@
 import errno
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,9 +48,7 @@ def test_a_free_name_is_taken_and_one_in_use_is_not(two: tuple[Path, Path], tmp_
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
-def test_what_a_file_system_cannot_is_told_and_renamed_plainly(
-    two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_what_a_file_system_cannot_is_told_and_renamed_plainly(two, tmp_path, monkeypatch, number) -> None:
     first, second = two
     monkeypatch.setattr(_atomic_rename, "renameat2", lambda *_: number)
     assert not exchange(first, second)
@@ -125,7 +122,6 @@ FOREIGN_FILES = ["index.bak-20240101000000", "consumequeue.bak-20240101000000", 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    """A published store, with backups of two times and much that only looks like backups."""
     scene = Scene(tmp_path / "scene")
     scene.reset()
     scene.publish()
@@ -219,9 +215,7 @@ def test_directories_get_each_others_names(two: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.parametrize("function", [exchange, rename_to_free])
-def test_any_other_failure_is_an_error(
-    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, function: Callable[[Path, Path], object]
-) -> None:
+def test_any_other_failure_is_an_error(two, monkeypatch, function) -> None:
     monkeypatch.setattr(_atomic_rename, "renameat2", lambda *_: errno.EXDEV)
     with pytest.raises(OSError, match="Invalid cross-device link"):
         function(*two)

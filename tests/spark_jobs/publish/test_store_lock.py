@@ -5,7 +5,6 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ else:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nobody_writes() -> Iterator[None]:
+def nobody_writes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_open_writers, "_other_processes", lambda: iter(sorted(HOLDERS)))
         yield
@@ -51,7 +50,6 @@ def store(tmp_path: Path) -> Path:
 
 
 def asked_by_another(store: Path, byte: int = 0) -> str:
-    """What a broker would find that tries the lock now: "held" or "free"."""
     command = [sys.executable, "-c", TAKER, str(store / "lock"), str(byte)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -114,9 +112,6 @@ def test_the_log_elsewhere_counts_and_our_work_does_not(store: Path, tmp_path: P
             StoreLock(store, elsewhere=[tmp_path / "log"]).__enter__()
 
 
-# --- what would drop the lock -----------------------------------------------------------------------------------------
-
-
 def test_looking_at_the_stores_state_does_not_drop_the_lock(store: Path) -> None:
     with StoreLock(store):
         assert read_store_state(store) == StoreState(False, False, 0, None)
@@ -155,9 +150,6 @@ def test_a_second_lock_of_the_same_process_leaves_the_first(store: Path, tmp_pat
         assert asked_by_another(store) == "held"
     with StoreLock(store):
         pass
-
-
-# --- what cannot be locked --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "nothing there"])
@@ -214,9 +206,8 @@ def test_processes_nobody_may_look_at_are_a_warning(user: int, store: Path, monk
 
 
 def test_opening_the_store_does_not_drop_the_lock(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"x", keys="k")
-    writer.close()
+    with StoreWriter(tmp_path) as writer:
+        writer.append("T", b"x", keys="k")
     with StoreLock(tmp_path):
         MessageStore.open(tmp_path).refresh()
         assert asked_by_another(tmp_path) == "held"

@@ -3,16 +3,14 @@
 import os
 import shutil
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pyarrow as pa
 import pytest
 
 from column_rows import expected_rows
-from object_store import ObjectStore
 from protocol.errors import ConfigError, CorruptRecord, StoreError
 from spark_jobs.read._registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -26,8 +24,7 @@ def moment(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(milliseconds / 1000, UTC)
 
 
-def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
-    """Rows as the oracle tells them, by physical offset."""
+def rows_of(batches):
     rows = []
     for row in (row for batch in batches for row in batch.to_pylist(maps_as_pydicts="strict")):
         for name in ("store_timestamp", "born_timestamp"):
@@ -37,12 +34,11 @@ def rows_of(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
-def load(session: Any, root: Path | str, **options: str) -> Any:
+def load(session, root, **options):
     return session.read.format("rocketlens").options(**options).load(str(root))
 
 
-def read_here(root: Path, **options: str) -> list[dict[str, Any]]:
-    """Rows as Spark's workers make them, in this process."""
+def read_here(root, **options):
     source = RocketLensDataSource({"path": str(root), **options})
     reader = source.reader(source.schema())
     batches = [batch for part in reader.partitions() for batch in cast("Iterator[pa.RecordBatch]", reader.read(part))]
@@ -51,17 +47,15 @@ def read_here(root: Path, **options: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
-    """Three segments, two topics, tags, clocks that step back."""
-    writer = StoreWriter(tmp_path_factory.mktemp("source") / "store", segment_size=SEGMENT)
-    for number in range(80):
-        body = b"body of %d" % number
-        writer.append(
-            ("Orders", "Payments")[number % 2], zlib.compress(body) if number % 7 == 0 else body,
-            sys_flag=int(number % 7 == 0), queue_id=number % 3, tags=(None, "Aa", "BB")[number // 2 % 3],
-            keys=f"k{number} all", unique_key=f"U{number}", properties={"n": str(number), "标题": "值"},
-            store_timestamp=START_TIMESTAMP + number * 1000 - (number % 5) * 3000,
-        )  # fmt: skip
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("source") / "store", segment_size=SEGMENT) as writer:
+        for number in range(80):
+            body = b"body of %d" % number
+            writer.append(
+                ("Orders", "Payments")[number % 2], zlib.compress(body) if number % 7 == 0 else body,
+                sys_flag=int(number % 7 == 0), queue_id=number % 3, tags=(None, "Aa", "BB")[number // 2 % 3],
+                keys=f"k{number} all", unique_key=f"U{number}", properties={"n": str(number), "标题": "值"},
+                store_timestamp=START_TIMESTAMP + number * 1000 - (number % 5) * 3000,
+            )  # fmt: skip
     return writer
 
 
@@ -69,11 +63,9 @@ class TestSession:
     """What only a session shows; what is read by which options is the same in this process, below."""
 
     @pytest.mark.parametrize("is_bucket", [False, pytest.param(True, marks=pytest.mark.soak)])
-    def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(
-        self, session: Any, store: StoreWriter, is_bucket: bool, request: pytest.FixtureRequest
-    ) -> None:
+    def test_every_message_is_a_row_in_a_directory_and_in_a_bucket(self, session, store, is_bucket, request) -> None:
         if is_bucket:
-            objects: ObjectStore = request.getfixturevalue("objects")
+            objects = request.getfixturevalue("objects")
             frame = load(session, objects.put(store.root, "archive"), storage_options=objects.options)
         else:
             frame = load(session, store.root)
@@ -81,7 +73,7 @@ class TestSession:
         assert rows_of(frame.toArrow().to_batches()) == expected_rows(store.records)
 
     @pytest.mark.soak
-    def test_a_frame_that_is_asked_several_times_forgets_no_rows(self, session: Any, store: StoreWriter) -> None:
+    def test_a_frame_that_is_asked_several_times_forgets_no_rows(self, session, store) -> None:
         """In a session that has Spark offer filters to data sources in Python, from which it then takes them over."""
         setting = "spark.sql.python.filterPushdown.enabled"
         session.conf.set(setting, "true")
@@ -93,7 +85,7 @@ class TestSession:
         assert counts == (40, 80)
 
     @pytest.mark.soak
-    def test_a_table_of_a_catalog_has_its_options_for_good(self, session: Any, store: StoreWriter) -> None:
+    def test_a_table_of_a_catalog_has_its_options_for_good(self, session, store) -> None:
         session.sql(
             "CREATE TABLE messages USING rocketlens OPTIONS (Topic 'Orders', columns 'topic,physical_offset') "
             f"LOCATION '{store.root}' COMMENT 'of ours' TBLPROPERTIES (team = 'ours')"
@@ -106,7 +98,7 @@ class TestSession:
         expected = [{name: row[name] for name in names} for row in expected_rows(store.records)]
         assert found == [row for row in expected if row["topic"] == "Orders"]
 
-    def test_errors_are_sentences(self, session: Any, store: StoreWriter, tmp_path: Path) -> None:
+    def test_errors_are_sentences(self, session, store, tmp_path) -> None:
         with pytest.raises(Exception, match=f"{tmp_path} is no store that can be served"):
             load(session, tmp_path, columns="topic").count()
         session.sql(f"CREATE TABLE messages (topic string) USING rocketlens LOCATION '{store.root}'")
@@ -154,8 +146,7 @@ class TestOptions:
 
 class TestDamage:
     @pytest.fixture(scope="class")
-    def damaged(self, store: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        """A copy with a damaged message and without its second segment."""
+    def damaged(self, store, tmp_path_factory):
         root = tmp_path_factory.mktemp("damaged") / "store"
         shutil.copytree(store.root, root)
         segments = sorted((root / "commitlog").iterdir())
@@ -165,9 +156,7 @@ class TestDamage:
             file.write(b"#")
         return root
 
-    def test_what_is_damaged_is_no_row_and_damage_is_a_table_of_its_own(
-        self, store: StoreWriter, damaged: Path
-    ) -> None:
+    def test_what_is_damaged_is_no_row_and_damage_is_a_table_of_its_own(self, store, damaged) -> None:
         third = store.written[3]
         assert read_here(damaged) == [
             row for row in expected_rows(store.records)
@@ -181,7 +170,7 @@ class TestDamage:
         ]
         assert rows[0]["path"].endswith("/commitlog/00000000000000000000")
 
-    def test_failfast_names_the_first_damage(self, store: StoreWriter, damaged: Path, tmp_path: Path) -> None:
+    def test_failfast_names_the_first_damage(self, store, damaged, tmp_path) -> None:
         with pytest.raises(StoreError, match="physical offset 4096: 4,096 bytes missing: no segment is there"):
             read_here(damaged, mode="FAILFAST")
         (tmp_path / "commitlog").mkdir()

@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import oracles
 from made_parts import made
@@ -15,13 +14,13 @@ from storage.columns.names import KINDS
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 
 
-def test_the_examples_run_and_find_what_is_there(session: Any, g1_store: Path, tmp_path: Path, capsys: Any) -> None:
+def test_the_examples_run_and_find_what_is_there(session, g1_store, tmp_path, capsys) -> None:
     blocks = re.findall(r"^```python$(.*?)^```$", DOCUMENT, re.M | re.S)
     assert len(blocks) == 7
     out = f"file://{tmp_path}/export"
     run_export(ExportRequest(store=str(g1_store), out=out, format="parquet"), Silence())
     here = {"/path/to/store": str(g1_store), "s3://bucket/export": out, '"s3': '"file'}
-    names: dict[str, Any] = {}
+    names = {}
     for block in blocks:
         for written, meant in here.items():
             block = block.replace(written, meant)

@@ -1,15 +1,13 @@
 """The log as ranges that are read apart, in a directory, behind a URL, and in a part; damage is named, or an error."""
 
 import zlib
-from collections.abc import Iterator
-from pathlib import Path
 
 import fsspec
 import pytest
 
 from column_rows import expected_rows, rows_of
 from protocol.errors import ConfigError, CorruptRecord, NotAStore, StoreError
-from spark_jobs.read.log_ranges import LogRanges, end_of, find_ranges
+from spark_jobs.read.log_ranges import end_of, find_ranges
 from spark_jobs.read.read_range import RangeReader
 from spark_jobs.scan.source import find_source
 from storage.columns.names import KINDS
@@ -19,22 +17,20 @@ from verifying import in_memory
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> StoreWriter:
-    writer = StoreWriter(tmp_path / "store", segment_size=2048)
-    for number in range(60):
-        writer.append("T", b"body of %d" % number)
-    writer.close()
+def store(tmp_path):
+    with StoreWriter(tmp_path / "store", segment_size=2048) as writer:
+        for number in range(60):
+            writer.append("T", b"body of %d" % number)
     return writer
 
 
 @pytest.fixture
-def memory(store: StoreWriter) -> Iterator[str]:
-    """A copy of the store in fsspec's file system in memory."""
+def memory(store):
     with in_memory(store.root) as url:
         yield url
 
 
-def read(found: LogRanges) -> list[dict[str, object]]:
+def read(found):
     rows = []
     for range_ in found.ranges:
         reader = RangeReader(range_, Wanted(), tuple(KINDS), fails_fast=True)
@@ -59,10 +55,9 @@ class TestBehindUrls:
 
 
 @pytest.mark.parametrize("name", [2**63 - 1, 2**63 - 4096])
-def test_a_segment_that_reaches_beyond_the_largest_offset_is_named(tmp_path: Path, name: int) -> None:
-    writer = StoreWriter(tmp_path)
-    writer.append("T", b"x")
-    writer.close()
+def test_a_segment_that_reaches_beyond_the_largest_offset_is_named(tmp_path, name) -> None:
+    with StoreWriter(tmp_path) as writer:
+        writer.append("T", b"x")
     path = tmp_path / "commitlog" / f"{name:020d}"
     path.write_bytes(bytes(4096 + 8))
     for look in (lambda: find_source(tmp_path, ()), lambda: find_ranges(f"local://{tmp_path}")):
@@ -71,11 +66,10 @@ def test_a_segment_that_reaches_beyond_the_largest_offset_is_named(tmp_path: Pat
 
 
 @pytest.fixture
-def damaged(tmp_path: Path) -> StoreWriter:
-    writer = StoreWriter(tmp_path)
-    for number in range(9):
-        writer.append("T", b"body of %d" % number)
-    writer.close()
+def damaged(tmp_path):
+    with StoreWriter(tmp_path) as writer:
+        for number in range(9):
+            writer.append("T", b"body of %d" % number)
     writer.overwrite(writer.written[4].physical_offset + 90, b"#")
     return writer
 
@@ -85,14 +79,11 @@ def reader(damaged: StoreWriter, **more: bool) -> RangeReader:
     return RangeReader(range_, Wanted(), ("body",), **more)
 
 
-def test_damage_is_an_error_for_who_wants_it_and_so_is_a_body_that_cannot_be_decompressed(
-    damaged: StoreWriter, tmp_path: Path
-) -> None:
+def test_damage_is_an_error_for_who_wants_it_and_so_is_a_body_that_cannot_be_decompressed(damaged, tmp_path) -> None:
     with pytest.raises(CorruptRecord, match="its body does not match its CRC"):
         list(reader(damaged, fails_fast=True).read())
-    packed = StoreWriter(tmp_path / "packed")
-    packed.append("T", zlib.compress(b"good"), sys_flag=1)
-    packed.append("T", b"bad\xff\x01", sys_flag=1)
-    packed.close()
+    with StoreWriter(tmp_path / "packed") as packed:
+        packed.append("T", zlib.compress(b"good"), sys_flag=1)
+        packed.append("T", b"bad\xff\x01", sys_flag=1)
     with pytest.raises(CorruptRecord, match="cannot be decompressed"):
         list(reader(packed, fails_fast=True).read())

@@ -1,7 +1,6 @@
 """The data source's options as they are read."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -62,7 +61,7 @@ def test_a_refusal_names_option_and_value(options: dict[str, str], said: str) ->
         read_options({"path": "/s", **options})
 
 
-def test_a_mask_is_rules_and_a_file_of_rules(tmp_path: Path) -> None:
+def test_a_mask_is_rules_and_a_file_of_rules(tmp_path) -> None:
     (tmp_path / "masks").write_text("# more\n/1[3-9]{2,3}/\n")
     options = {"path": "/s", "mask": "keys\n$.a.b", "maskFile": str(tmp_path / "masks")}
     assert read_options(options).masked == ("keys", "$.a.b", "/1[3-9]{2,3}/")

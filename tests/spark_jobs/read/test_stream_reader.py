@@ -1,9 +1,5 @@
 """A stream over a store that grows while it is followed: every message once, and no more of it than there is."""
 
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import fsspec
 import pytest
 
@@ -21,7 +17,7 @@ NAMES = ("topic", "queue_offset", "physical_offset")
 
 
 @pytest.fixture
-def growing(tmp_path: Path) -> GrowingStore:
+def growing(tmp_path):
     store = GrowingStore(tmp_path / "store")
     for _ in range(45):
         store.add()
@@ -40,7 +36,7 @@ def offsets(reader: MessageStreamReader, start: int, end: int) -> list[int]:
     return [offset for batch in batches for offset in batch.column("physical_offset").to_pylist()]
 
 
-def in_batches(reader: MessageStreamReader) -> Iterator[tuple[int, int, list[int]]]:
+def in_batches(reader):
     """Start, end and messages of the micro-batches of a stream, as Spark asks for them."""
     at, limit = reader.initialOffset()[OFFSET], reader.getDefaultReadLimit()
     while (end := reader.latestOffset({OFFSET: at}, limit)[OFFSET]) > at:
@@ -78,7 +74,7 @@ class TestReader:
 
     @pytest.mark.parametrize("most", [1, 500, 10**9])
     def test_a_batch_holds_no_more_than_allowed_but_for_a_single_record_and_is_the_same_when_it_is_read_again(
-        self, growing: GrowingStore, most: int
+        self, growing, most
     ) -> None:
         written = [each.physical_offset for each in growing.writer.written]
         batches = list(in_batches(following(growing, maxBytesPerTrigger=str(most))))
@@ -115,7 +111,7 @@ class TestReader:
         end = reader.latestOffset({OFFSET: growing.log.end})
         assert end == {OFFSET: growing.log.end}
 
-    def test_what_expired_is_skipped_or_an_error(self, growing: GrowingStore, capsys: Any) -> None:
+    def test_what_expired_is_skipped_or_an_error(self, growing, capsys) -> None:
         growing.expire()
         end = growing.log.end
         minimum = following(growing).initialOffset()[OFFSET]
@@ -135,7 +131,7 @@ class TestReader:
 
 class TestBehindUrls:
     @pytest.fixture
-    def memory(self) -> Iterator[str]:
+    def memory(self):
         yield "memory://rocketlens/stream"
         fsspec.filesystem("memory").rm("/rocketlens", recursive=True)
 
@@ -156,7 +152,7 @@ class TestBehindUrls:
 
 
 @pytest.mark.soak  # in each run: the test below, and the stream of docs/spark.md
-def test_a_query_follows_a_store_that_grows(session: Any, growing: GrowingStore, tmp_path: Path) -> None:
+def test_a_query_follows_a_store_that_grows(session, growing, tmp_path) -> None:
     """And goes on where it was, when it is started again from its checkpoint."""
     stream = session.readStream.format("rocketlens").option("columns", ",".join(NAMES)).load(str(growing.root))
 
@@ -179,9 +175,7 @@ def test_a_query_follows_a_store_that_grows(session: Any, growing: GrowingStore,
     assert rows == [{name: row[name] for name in NAMES} for row in expected_rows(growing.writer.records)]
 
 
-def test_a_stream_and_the_command_grow_one_table_in_turns_which_spark_reads(
-    session: Any, growing: GrowingStore, tmp_path: Path
-) -> None:
+def test_a_stream_and_the_command_grow_one_table_in_turns_which_spark_reads(session, growing, tmp_path) -> None:
     place, partitions = OutputPlace(f"file://{tmp_path}/table"), ("topic", "date")
     options = {"format": "parquet", "partition_by": partitions}
     first = append(growing.writer, place, **options)

@@ -8,9 +8,7 @@ import subprocess
 import sysconfig
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
@@ -49,20 +47,14 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Executor:
-    """The directory of an executor, and its Python."""
-
     def __init__(self, python: Path, unpacked: Path, root: Path) -> None:
         self._python, self._unpacked, self._root = python, unpacked, root
         self.packages = root / DIRECTORY
 
     def is_sent(self) -> None:
-        """Our packages come."""
         shutil.copytree(self._unpacked, self.packages)
 
-    def runs(
-        self, function: Callable[..., Any] = records.crc32, before: str = "", **environment: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Let a function arrive, in a worker that has done something before."""
+    def runs(self, function=records.crc32, before="", **environment):
         sent = self._root / "command"
         sent.write_bytes(CloudPickleSerializer().dumps(Guarded(function)))
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -77,8 +69,7 @@ class Executor:
         assert int(checksum) == zlib.crc32(b"123456789")
         return Path(path)
 
-    def sentence(self, function: Callable[..., Any] = records.crc32, before: str = "", **environment: str) -> str:
-        """What it says instead, in one line."""
+    def sentence(self, function=records.crc32, before="", **environment):
         ended = self.runs(function, before, **environment)
         assert ended.returncode == 1
         kind, _, sentence = ended.stderr.splitlines()[-1].partition(": ")
@@ -125,7 +116,6 @@ class TestWhereItIsInstalled:
     """The same version is taken as it is there, since it fits that machine; another one gives way to what was sent."""
 
     def installed(self, executor: Executor, tmp_path: Path, version: str) -> str:
-        """Code that puts an installation on the path of the worker."""
         executor.is_sent()
         site = tmp_path / "site"
         executor.packages.rename(site)

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tomllib
 import venv
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,15 +47,12 @@ print(json.dumps(ends))
 
 
 class Ended(NamedTuple):
-    """How a command ended: exit code, stdout and stderr."""
-
     code: int
     printed: str
     said: str
 
 
-def required() -> Iterator[importlib.metadata.Distribution]:
-    """The distributions that the project always needs, and those that these need."""
+def required():
     waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     seen: set[str] = set()
     while waiting:
@@ -89,7 +85,7 @@ class BaseInstall:
         path = f"{java.parent}:{os.environ['PATH']}"
         self.environment = {"PATH": path, "PYTHONPATH": str(ROOT), "HOME": str(directory)}
 
-    def ends(self, *commands: Sequence[object]) -> list[Ended]:
+    def ends(self, *commands):
         asked = json.dumps([list(map(str, command)) for command in commands])
         ended = subprocess.run(
             [self.python, "-c", COMMANDS], env=self.environment, input=asked, capture_output=True, text=True,
@@ -98,7 +94,7 @@ class BaseInstall:
         assert ended.returncode == 0, ended.stderr
         return [Ended(*each) for each in json.loads(ended.stdout)]
 
-    def run(self, *commands: Sequence[object]) -> list[str]:
+    def run(self, *commands):
         ends = self.ends(*commands)
         assert [each.code for each in ends] == [0] * len(commands), ends
         return [each.printed for each in ends]
@@ -167,9 +163,7 @@ def scripts() -> set[str]:
 
 
 @pytest.mark.parametrize("name", sorted(scripts()))
-def test_a_script_is_a_command_without_anything_of_its_own(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_is_a_command_without_anything_of_its_own(name, monkeypatch, capsys) -> None:
     path = ROOT / "spark_jobs" / f"{name}.py"
     monkeypatch.setattr(sys, "argv", [str(path), "--help"])
     with pytest.raises(SystemExit, match=r"^0$"):
@@ -196,7 +190,7 @@ OBJECTS = ("SparkConf", "SparkContext", "context", "rdd", "rows", "session", "sp
 """What PySpark's objects are called by in our source."""
 
 
-def private_parts(source: str) -> Iterator[str]:
+def private_parts(source):
     """Names of PySpark's private attributes and modules, by a walk of the syntax."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):

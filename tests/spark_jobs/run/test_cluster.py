@@ -1,8 +1,4 @@
-"""Clusters whose machines have no RocketLens: all executors do their share, and the bytes are the same.
-
-Whatever is lost meanwhile, an executor, a machine, the disk of one or the driver, the bytes are those too, and nothing
-is left behind.
-"""
+"""Clusters whose machines have no RocketLens: all executors do their share, and the bytes are the same."""
 
 import json
 import os
@@ -10,24 +6,102 @@ import resource
 import signal
 import subprocess
 import zipfile
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from blocking_client import eventually
 from built_wheel import shared_wheel
-from cluster_session import ClusterSession
 from compact_oracle import build_compacted, keep_entries, read_entries, take_mark
-from held_tasks import is_alive, parent_of, plant_listener
+from held_tasks import APART, VARIABLE, HeldTasks, is_alive, parent_of, plant_listener
 from oracles import build_index, read_log, signed
 from process import COMMAND
 from queue_runs import files_under
 from spark_classes import QUICK, find_no_archives
-from spark_cluster import SparkCluster, python_without_rocketlens, spark_cluster
+from spark_cluster import python_without_rocketlens, spark_cluster
+from spark_events import SparkEvents
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
+SCRIPT = ROOT / "tests" / "support" / "submitted_jobs.py"
+LOOPBACK = "127.0.0.1"
+END_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    printed: str
+    said: str
+
+    @property
+    def report(self):
+        assert self.code == 0, self
+        return json.loads(self.printed)
+
+
+class ClusterSession:
+    """A driver in `work` that runs the jobs it is given; `held` holds tasks of them, `events` is what happened."""
+
+    def __init__(self, master: str, python: Path, packages: Path, work: Path, settings: dict[str, str]) -> None:
+        for name in ("events", "held", "session", "driver"):
+            (work / name).mkdir(parents=True)
+        self.held, self.events = HeldTasks(work / "held"), SparkEvents(work / "events")
+        self.work, self._packages, self._log = work, packages, work / "session.log"
+        home, pipe = Path(pyspark.__file__).parent, work / "jobs"
+        os.mkfifo(pipe)
+        self._pipe = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)  # both ends, so that this does not wait for the driver
+        settings = {
+            **settings, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{work / 'events'}",
+            "spark.eventLog.compress": "false", f"spark.executorEnv.{VARIABLE}": str(self.held.directory),
+            f"spark.executorEnv.{APART}": str(work / "driver"), "spark.executorEnv.TMPDIR": "/tmp",
+        }  # fmt: skip
+        options = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+        environment = {
+            **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
+            "PYTHONPATH": str(packages), "SPARK_LAUNCHER_OPTS": " ".join(QUICK), "TMPDIR": str(work / "driver"),
+        }  # fmt: skip
+        command = [str(home / "bin" / "spark-submit"), "--master", master, *options, str(SCRIPT), str(work / "session")]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*command, str(pipe)], env=environment, cwd=work, stdout=subprocess.PIPE, stderr=log, text=True,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.let_go()
+        os.close(self._pipe)
+        self.kill()
+
+    def start(self, script: str, *arguments: str) -> None:
+        job = [str(self._packages / "spark_jobs" / f"{script}.py"), *arguments]
+        os.write(self._pipe, f"{json.dumps(job)}\n".encode())
+
+    def end(self) -> Ended:
+        others = []
+        for line in self.process.stdout:
+            if line.startswith('{"code"'):
+                return Ended(**json.loads(line))
+            others.append(line)  # spark-submit has Python's stderr here too
+        raise AssertionError("".join([*others, self._log.read_text()])[-4000:])
+
+    def run(self, script: str, *arguments: str) -> Ended:
+        self.start(script, *arguments)
+        return self.end()
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, 9)
+        self.process.wait(END_SECONDS)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
 SUBMIT_SECONDS = 600
 BOTH_WORKERS = {
     "spark.cores.max": "2", "spark.scheduler.minRegisteredResourcesRatio": "1.0",
@@ -42,7 +116,6 @@ ON_DEMAND = {"spark.dynamicAllocation.enabled": "true"}
 """No executor is there when the application starts, however fast the cluster is: the first job has one started."""
 
 SHAPE = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
-"""The sizes of the store's own files."""
 
 UNEASY = {
     "spark.speculation": "true", "spark.speculation.interval": "100ms", "spark.speculation.quantile": "0.5",
@@ -71,7 +144,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+def cluster(tmp_path_factory):
     work = tmp_path_factory.mktemp("cluster")
     with spark_cluster(work, workers=2, jvm_options=QUICK) as cluster:
         yield cluster
@@ -99,7 +172,7 @@ def as_options(settings: dict[str, str]) -> list[str]:
     return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
 
 
-def command(cluster: SparkCluster, python: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+def command(cluster, python, *arguments, **settings):
     """`rocketlens` from the sources, for a worker of another Python."""
     options = {**cluster.settings, **ONE_CORE, "spark.pyspark.python": str(python), **settings}
     line = [*COMMAND, *arguments, "--master", cluster.url, *as_options(options)]
@@ -107,7 +180,6 @@ def command(cluster: SparkCluster, python: Path, *arguments: str, **settings: st
 
 
 def assert_rebuilt(store: Path, out: Path) -> None:
-    """Index and queues are those that an oracle makes of the log, and those that the store has."""
     built = [path.read_bytes() for path in sorted((out / "index").iterdir())]
     assert built == build_index(read_log(store / "commitlog"), 97, 150)
     assert_queues(store, out)
@@ -121,9 +193,7 @@ def assert_queues(store: Path, out: Path) -> None:
 
 
 @pytest.fixture(scope="class")
-def session(
-    tmp_path_factory: pytest.TempPathFactory, cluster: SparkCluster, packages: Path, bare: Path
-) -> Iterator[ClusterSession]:
+def session(tmp_path_factory, cluster, packages, bare):
     """One application for all jobs and losses, since to start one takes longer than to run them.
 
     It is submitted on a machine that has our wheel unpacked alone.
@@ -167,7 +237,7 @@ class TestOneApplication:
         assert len(lines) == len(read_log(store / "commitlog"))
 
     def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
-        self, tmp_path: Path, session: ClusterSession, store: Path
+        self, tmp_path, session, store
     ) -> None:
         """They can open no directory of one another's, nor of the driver's (:mod:`held_tasks`).
 
@@ -190,17 +260,13 @@ class TestOneApplication:
         sent = {path: data for path, data in made.items() if path.startswith("consumequeue/")}
         assert {f"consumequeue/{path}": data for path, data in queues.items()} == sent
 
-    def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(
-        self, tmp_path: Path, session: ClusterSession, store: Path
-    ) -> None:
+    def test_a_task_that_stands_still_is_overtaken_by_its_speculative_copy(self, tmp_path, session, store) -> None:
         before = session.events.speculative()
         held = rebuild_with_one_held(session, store, tmp_path)
         assert_whole(session, store, tmp_path, held)
         assert session.events.speculative() > before
 
-    def test_a_worker_is_killed(
-        self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, store: Path
-    ) -> None:
+    def test_a_worker_is_killed(self, tmp_path, session, cluster, store) -> None:
         before = session.events.lost_executors()
         held = rebuild_with_one_held(session, store, tmp_path)
         os.kill(parent_of(executor_of(held)), signal.SIGKILL)
@@ -219,9 +285,7 @@ class TestOneApplication:
         assert_whole(session, store, tmp_path, held)
         assert any("File too large" in failure for failure in session.events.failures())
 
-    def test_the_driver_is_killed_and_the_same_command_goes_on(
-        self, tmp_path: Path, session: ClusterSession, cluster: SparkCluster, bare: Path, store: Path
-    ) -> None:
+    def test_the_driver_is_killed_and_the_same_command_goes_on(self, tmp_path, session, cluster, bare, store) -> None:
         rebuild_with_one_held(session, store, tmp_path, phase="build-")
         session.kill()
         session.held.let_go()
@@ -237,7 +301,6 @@ class TestOneApplication:
 
 
 def compacted_index(store: Path) -> list[bytes]:
-    """The files of the store's index when it is compacted, by an oracle."""
     files = [path.read_bytes() for path in sorted((store / "index").iterdir())]
     entries = [entry for data in files for entry in read_entries(data, 97)]
     return build_compacted(keep_entries(entries, read_log(store / "commitlog")), 97, 150, signed(files[-1], 24, 8))

@@ -4,10 +4,8 @@ import contextlib
 import json
 import re
 import tempfile
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +17,7 @@ from compact_oracle import build_compacted, keep_entries, read_entries
 from exported_files import manifest_of, read_back, rows_of_table
 from golden_store import GOLDEN, log_folders, unpack
 from job_runs import compact_store
-from oracles import Record, read_log, signed
+from oracles import read_log, signed
 from plain_oracle import moved_units, plain_log
 from queue_runs import files_under
 from spark_events import SparkEvents
@@ -32,7 +30,7 @@ from spark_jobs.doctor.deep_request import DeepRequest
 from spark_jobs.export.export import run_export
 from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.places.output_place import OutputPlace
-from spark_jobs.run.engine import Engine, EngineOptions, opened_engine
+from spark_jobs.run.engine import EngineOptions, opened_engine
 from spark_jobs.run.local_engine import LocalEngine
 from spark_jobs.run.progress import Silence
 from spark_jobs.tables.append import run_append
@@ -40,7 +38,7 @@ from spark_jobs.tables.table_request import TableRequest
 from storage.amounts import bytes_text
 from store_writer import StoreWriter
 
-NOW_AND_THEN: Any = pytest.param("spark", marks=pytest.mark.soak)
+NOW_AND_THEN = pytest.param("spark", marks=pytest.mark.soak)
 """For a job whose tasks Spark runs as those of the others, which are run in each run."""
 
 SLOTS, ENTRIES = 97, 150
@@ -54,11 +52,11 @@ class JobEngine:
     name: str
     local: LocalEngine | None = None
 
-    def run(self, job: Callable[..., Any], request: Any) -> Any:
+    def run(self, job, request):
         return job(msgspec.structs.replace(request, engine=self.name), Silence(), self.local)
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[Engine]:
+    def opened(self):
         with (
             tempfile.TemporaryDirectory() as work,
             opened_engine("test", EngineOptions(engine=self.name), Path(work), ahead=self.local) as engine,
@@ -72,7 +70,7 @@ def here() -> None:
 
 
 @pytest.fixture(scope="module")
-def local_engine() -> Iterator[LocalEngine]:
+def local_engine():
     with LocalEngine("spark_jobs.build.exchange", processes=2) as engine:
         yield engine
 
@@ -87,13 +85,11 @@ def engine(request: pytest.FixtureRequest) -> JobEngine:
 
 @pytest.fixture(scope="module")
 def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
-    """A store of several segments, of which a message is damaged."""
-    writer = StoreWriter(tmp_path_factory.mktemp("engines") / "store", segment_size=4096)
-    for number in range(150):
-        message = {"tags": "AB"[number % 2], "keys": f"k{number}", "queue_id": number % 5}
-        writer.append(f"T{number % 3}", b"body %d" % (number % 11), **message)
-    writer.overwrite(writer.written[20].physical_offset + 4, b"\0\0\0\0")
-    writer.close()
+    with StoreWriter(tmp_path_factory.mktemp("engines") / "store", segment_size=4096) as writer:
+        for number in range(150):
+            message = {"tags": "AB"[number % 2], "keys": f"k{number}", "queue_id": number % 5}
+            writer.append(f"T{number % 3}", b"body %d" % (number % 11), **message)
+        writer.overwrite(writer.written[20].physical_offset + 4, b"\0\0\0\0")
     return writer
 
 
@@ -103,19 +99,17 @@ def store(writer: StoreWriter) -> Path:
 
 
 @pytest.fixture
-def sound(writer: StoreWriter) -> list[Record]:
+def sound(writer):
     assert len(writer.records) == 149
     return writer.records
 
 
-def events_of(spark: Any) -> SparkEvents:
+def events_of(spark):
     return SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
 
 
 @pytest.mark.parametrize(("engine", "name"), [("local", "store-crashed"), ("spark", "store")], indirect=["engine"])
-def test_a_rebuild_gives_what_the_broker_wrote(
-    engine: JobEngine, tmp_path: Path, name: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_rebuild_gives_what_the_broker_wrote(engine, tmp_path, name, request) -> None:
     """Spark runs a task a segment, and then one a file and a bundle of queues, under the names of phases."""
     store, out = unpack(name, tmp_path), tmp_path / "out"
     events = events_of(request.getfixturevalue("spark")) if engine.name == "spark" else None
@@ -135,7 +129,6 @@ def test_a_rebuild_gives_what_the_broker_wrote(
 
 
 def check_jobs(events: SparkEvents, before: dict[str, int], jobs_before: int, segments: list[Path], files: int) -> None:
-    """Compare the jobs that Spark says it has run with what a rebuild asks for."""
     eventually(lambda: events.job_tasks().get("build", 0) - before.get("build", 0) > files, "the events of the job")
     assert events.job_tasks()["scan"] - before.get("scan", 0) == len(segments)
     size = bytes_text(sum(path.stat().st_size for path in segments))
@@ -149,9 +142,7 @@ def check_jobs(events: SparkEvents, before: dict[str, int], jobs_before: int, se
 @pytest.mark.parametrize(
     ("engine", "from_log"), [("local", True), pytest.param("spark", False, marks=pytest.mark.soak)], indirect=["engine"]
 )
-def test_a_compaction_gives_what_the_oracle_says(
-    engine: JobEngine, g1_store: Path, tmp_path: Path, from_log: bool
-) -> None:
+def test_a_compaction_gives_what_the_oracle_says(engine, g1_store, tmp_path, from_log) -> None:
     before = list(files_under(g1_store / "index").values())
     with engine.opened() as opened:
         outcome = compact_store(g1_store, tmp_path / "work", engine=opened, from_log=from_log)
@@ -175,9 +166,7 @@ def test_a_conversion_gives_the_log_of_the_oracle_and_queues_that_lead_to_it(eng
 
 
 @pytest.mark.parametrize("engine", ["local", NOW_AND_THEN], indirect=True)
-def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
-    engine: JobEngine, store: Path, sound: list[Record], tmp_path: Path
-) -> None:
+def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(engine, store, sound, tmp_path) -> None:
     out = tmp_path / "new"
     assert engine.run(run_deep_check, DeepRequest(store=str(store))).exit_code == 4
     engine.run(run_rescue, RescueRequest(store=str(store), out=str(out)))
@@ -185,9 +174,7 @@ def test_a_rescue_makes_a_store_that_is_clean_of_one_that_is_damaged(
     assert [each for each in read_log(out / "commitlog") if each.topic.startswith("T")] == sound
 
 
-def test_an_export_and_a_table_have_each_message_once_and_name_the_damage(
-    engine: JobEngine, store: Path, sound: list[Record], tmp_path: Path
-) -> None:
+def test_an_export_and_a_table_have_each_message_once_and_name_the_damage(engine, store, sound, tmp_path) -> None:
     expected = expected_rows(sound)
     out, table = tmp_path / "out", OutputPlace(f"file://{tmp_path}/table")
     exported = engine.run(run_export, ExportRequest(store=str(store), out=str(out), format="parquet"))
@@ -209,7 +196,6 @@ SAID = {
     "local": ("--engine local",),
     "spark": ("--engine spark", "--master local[1]", "--conf spark.task.maxFailures=1"),
 }
-"""Options that choose an engine, by its name."""
 
 IN_EACH_RUN = {("local", "space"), ("local", "find"), ("spark", "search")}
 
@@ -223,9 +209,7 @@ IN_EACH_RUN = {("local", "space"), ("local", "find"), ("spark", "search")}
     ],
     indirect=["engine"],
 )
-def test_a_command_that_reads_says_what_it_says_without_an_engine(
-    engine: JobEngine, store: Path, tmp_path: Path, name: str
-) -> None:
+def test_a_command_that_reads_says_what_it_says_without_an_engine(engine, store, tmp_path, name) -> None:
     arguments = COMMANDS[name]
     if name == "find":
         (tmp_path / "keys").write_text(str(arguments[0]))

@@ -5,9 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -26,14 +24,14 @@ SUPPORT = ROOT / "tests" / "support"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tasks_are_found() -> Iterator[None]:
+def tasks_are_found():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (SUPPORT, SUPPORT.parent, ROOT))))
         yield
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[LocalEngine]:
+def engine():
     """One for all tests, since it has to go on after whatever has happened to its processes."""
     with LocalEngine(processes=2) as engine:
         yield engine
@@ -77,9 +75,7 @@ def test_a_task_that_fails_has_the_others_break_off_and_tidy_up(engine: LocalEng
         (leave, 3, "a process ended with exit code 3 in the middle of scan, task 1 of 1: run it again"),
     ],
 )
-def test_a_lost_process_is_named_in_a_sentence_and_another_takes_its_place(
-    engine: LocalEngine, function: Callable[[int], None], how: int, said: str
-) -> None:
+def test_a_lost_process_is_named_in_a_sentence_and_another_takes_its_place(engine, function, how, said) -> None:
     with pytest.raises(WorkerLost) as lost:
         engine.run_tasks("scan", [how], function)
     assert said in str(lost.value)
@@ -118,7 +114,7 @@ def test_processes_look_for_no_modules_where_we_are_and_have_no_more_rights_than
     assert not any(b"secret" in each for each in facts["arguments"])
 
 
-def test_it_is_one_process_a_core_and_no_more_than_a_container_has(tmp_path: Path, monkeypatch: Any) -> None:
+def test_it_is_one_process_a_core_and_no_more_than_a_container_has(tmp_path, monkeypatch) -> None:
     limit, usable = tmp_path / "cpu.max", len(os.sched_getaffinity(0))
     monkeypatch.setattr(local_engine, "CPU_LIMIT", limit)
     usual = ((None, usable), ("max 100000\n", usable), ("150000 100000\n", min(2, usable)), ("garbage", usable))

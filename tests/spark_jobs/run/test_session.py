@@ -107,9 +107,7 @@ def test_a_local_session_stays_on_the_loopback_address_and_a_clusters_has_its_ow
 
 
 @pytest.mark.parametrize(("failures", "attempts"), [("4", "3"), ("3", "2"), ("2", "1"), ("1", None), ("many", None)])
-def test_a_machine_of_a_cluster_is_left_out_before_a_task_has_failed_for_good(
-    failures: str, attempts: str | None
-) -> None:
+def test_a_machine_of_a_cluster_is_left_out_before_a_task_has_failed_for_good(failures, attempts) -> None:
     """Spark does not start where a task may fail as often on one machine as in all."""
     conf = _configuration("test", "spark://h:7077", {"spark.task.maxFailures": failures})
     assert conf.get("spark.excludeOnFailure.task.maxTaskAttemptsPerNode") == attempts
@@ -135,9 +133,7 @@ def test_what_spark_said_before_it_failed_to_start_is_kept(tmp_path: Path, monke
     assert (kept.parent, kept.read_text()) == (tmp_path, "no such master")
 
 
-def test_what_another_thread_sets_in_the_environment_while_a_jvm_starts_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_thread_sets_in_the_environment_while_a_jvm_starts_stays(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep)  # which a child gets without the current directory
     for name, value in (("REMOVED", "1"), ("CHANGED", "1"), ("ADDED", "")):
         monkeypatch.setenv(name, value)

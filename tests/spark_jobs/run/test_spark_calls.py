@@ -5,9 +5,8 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import cast
 
 import pytest
 
@@ -23,14 +22,14 @@ WAIT_SECONDS = 180
 # Functions of tasks are local ones: workers get those by value, and cannot import test modules.
 
 
-def raising(error: Exception) -> Callable[[int], dict[str, Any]]:
-    def fail(_: int) -> NoReturn:
+def raising(error):
+    def fail(_):
         raise error
 
     return fail
 
 
-def test_results_come_in_the_order_of_the_tasks(spark: Any) -> None:
+def test_results_come_in_the_order_of_the_tasks(spark) -> None:
     squares = run_tasks(spark, "square", [3, 1, 2], lambda number: {"square": number * number})
     assert squares == [{"square": 9}, {"square": 1}, {"square": 4}]
     many = list(range(FEW_TASKS + 1))
@@ -38,7 +37,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: Any) -> None:
     assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
 
 
-def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: Any) -> None:
+def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark) -> None:
     error = StoreError("/a/store/index/2024", what='holds "quotes", 订单,\nand two lines \\ ')
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1, 2], raising(error))
@@ -46,8 +45,8 @@ def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: Any
     assert not is_out_of_room(caught.value)
 
 
-def test_workers_of_another_python_are_named_with_what_to_install(spark: Any) -> None:
-    def differ(_: int) -> NoReturn:
+def test_workers_of_another_python_are_named_with_what_to_install(spark) -> None:
+    def differ(_):
         from pyspark.errors import PySparkRuntimeError
 
         versions = {"worker_version": "3.12", "driver_version": "3.11"}
@@ -61,8 +60,8 @@ def test_workers_of_another_python_are_named_with_what_to_install(spark: Any) ->
     )
 
 
-def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark: Any) -> None:
-    def die(_: int) -> dict[str, Any]:
+def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark) -> None:
+    def die(_):
         os.kill(os.getpid(), signal.SIGBUS)
         return {}
 
@@ -70,7 +69,7 @@ def test_a_worker_that_a_signal_ended_is_told_with_what_may_be_the_reason(spark:
         run_tasks(spark, "die", [0], die)
 
 
-def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: Any) -> None:
+def test_any_other_error_is_a_bug_and_keeps_its_trace(spark) -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException
 
@@ -78,10 +77,10 @@ def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: Any) -> None:
         run_tasks(spark, "fail", [1], raising(IndexError("list index out of range")))
 
 
-def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: Any, tmp_path: Path) -> None:
+def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark, tmp_path) -> None:
     started = tmp_path / "started"
 
-    def never_ends(path: str) -> dict[str, Any]:
+    def never_ends(path):
         import pathlib
         import time
 
@@ -212,7 +211,7 @@ def test_executors_that_end_as_soon_as_they_start_end_the_command_with_the_reaso
     assert counted.heard[0]
 
 
-def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark: Any) -> None:
+def test_an_executor_is_there_where_a_task_runs_and_nobody_knows_without_any(spark) -> None:
     def wait(path: str) -> None:
         import pathlib
         import time

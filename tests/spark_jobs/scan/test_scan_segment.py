@@ -2,8 +2,7 @@
 
 import os
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 from unittest import mock
 
 import numpy as np
@@ -11,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blanks import LENGTH, Blanked, blanked_segments
+from blanks import LENGTH, blanked_segments
 from loop_engine import LoopEngine
-from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
+from oracles import index_hash, index_keys, is_queued, queue_unit, read_record
 from spark_jobs.build.place_entries import entry_tables
 from spark_jobs.build.unit_blocks import ScannedUnits, used_bundles
 from spark_jobs.run._spark_calls import TaskFailed
@@ -32,22 +31,21 @@ SIZE = 1000
 SEGMENT = 4096
 
 
-def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
+def scan(work, segment, **options):
     directory = WorkDirectory.open(work, {"segment": str(segment)}, fresh=True)
     directory.close()
     return {**scan_segment(task_of(directory, segment, **options)), "work": directory}
 
 
-def task_of(directory: WorkDirectory, segment: Path, **options: Any) -> ScanTask:
-    fields: dict[str, Any] = {
+def task_of(directory, segment, **options):
+    fields = {
         "limit": -1, "entries": True, "checksums": False, "tags": True, "bundles": 1, "delays": (), "lmq": False,
         "ext": False, "batch_topics": (),
     }  # fmt: skip
     return ScanTask(work=str(directory.root), path=str(segment), base_offset=int(segment.name), **{**fields, **options})
 
 
-def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
-    """(hash, physical offset, store timestamp) of all entries in the blocks that the table lists."""
+def entries_in(summary):
     found: list[tuple[int, int, int]] = []
     for table in entry_tables(summary["work"], [cast("ScanSummary", summary)]):
         blocks = table.blocks()
@@ -62,8 +60,7 @@ def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
     return found
 
 
-def units_in(summary: dict[str, Any]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
-    """(queue offset, unit) of each queue, in the order of the blocks."""
+def units_in(summary):
     found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
     used = used_bundles([cast("ScanSummary", summary)])
     units = ScannedUnits(str(block_file(summary["work"], summary, "units")), summary["unit_table"])
@@ -78,7 +75,7 @@ def units_in(summary: dict[str, Any]) -> dict[tuple[bytes, int], list[tuple[int,
     return found
 
 
-def expected_entries(records: list[Record]) -> list[tuple[int, int, int]]:
+def expected_entries(records):
     return [
         (index_hash(text), record.physical_offset, record.store_timestamp)
         for record in records
@@ -87,7 +84,7 @@ def expected_entries(records: list[Record]) -> list[tuple[int, int, int]]:
     ]
 
 
-def expected_units(records: list[Record]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
+def expected_units(records):
     found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
     for record in filter(is_queued, records):
         found.setdefault((record.topic_bytes, record.queue_id), []).append((record.queue_offset, queue_unit(record)))
@@ -95,7 +92,7 @@ def expected_units(records: list[Record]) -> dict[tuple[bytes, int], list[tuple[
 
 
 @st.composite
-def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
+def logs(draw):
     return [
         {
             "topic": draw(st.sampled_from(["TopicTest", "Другая", "%RETRY%g"])),
@@ -110,20 +107,17 @@ def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
     ]
 
 
-def write(root: Path, messages: list[dict[str, Any]], segment: int = SEGMENT) -> StoreWriter:
-    writer = StoreWriter(root, segment_size=segment)
-    for message in messages:
-        fields = dict(message)
-        writer.append(fields.pop("topic"), fields.pop("body"), **fields)
-    writer.close()
+def write(root, messages, segment=SEGMENT):
+    with StoreWriter(root, segment_size=segment) as writer:
+        for message in messages:
+            fields = dict(message)
+            writer.append(fields.pop("topic"), fields.pop("body"), **fields)
     return writer
 
 
 @settings(max_examples=settings.default.max_examples // 2)
 @given(messages=logs(), bundles=st.integers(1, 3))
-def test_entries_and_units_are_what_dispatching_one_by_one_gives(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], bundles: int
-) -> None:
+def test_entries_and_units_are_what_dispatching_one_by_one_gives(tmp_path_factory, messages, bundles) -> None:
     root = tmp_path_factory.mktemp("scan")
     writer = write(root / "store", messages)
     records = writer.records
@@ -140,17 +134,14 @@ def test_entries_and_units_are_what_dispatching_one_by_one_gives(
 
 
 @pytest.mark.parametrize("gathered", [GATHERED_BYTES, 100])
-def test_units_of_many_blocks_are_gathered_for_many_bundles(
-    gathered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_units_of_many_blocks_are_gathered_for_many_bundles(gathered, tmp_path, monkeypatch) -> None:
     """However often units are dealt out, each bundle has the same ones in the same order."""
     monkeypatch.setattr(scan_segment_module, "DispatchOptions", partial(DispatchOptions, records=3))
     monkeypatch.setattr(scan_segment_module, "BUNDLES_OF_A_BLOCK", 2)
     monkeypatch.setattr(scan_segment_module, "GATHERED_BYTES", gathered)
-    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
-    for number in range(25):
-        writer.append(f"T{number % 3}", queue_id=number % 2)
-    writer.close()
+    with StoreWriter(tmp_path / "store", segment_size=SEGMENT) as writer:
+        for number in range(25):
+            writer.append(f"T{number % 3}", queue_id=number % 2)
     summary = scan(tmp_path / "work", writer.root / "commitlog" / f"{0:020d}", bundles=9, ext=True)
     assert units_in(summary) == expected_units(writer.records)
     units = ScannedUnits(str(block_file(summary["work"], summary, "units")), summary["unit_table"])
@@ -165,9 +156,7 @@ def test_units_of_many_blocks_are_gathered_for_many_bundles(
 
 @settings(max_examples=settings.default.max_examples // 2)
 @given(messages=logs(), data=st.data())
-def test_every_intact_record_behind_damage_is_found_again(
-    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], data: st.DataObject
-) -> None:
+def test_every_intact_record_behind_damage_is_found_again(tmp_path_factory, messages, data) -> None:
     root = tmp_path_factory.mktemp("scan")
     writer = write(root / "store", messages, segment=1 << 16)
     victim = data.draw(st.sampled_from(writer.written), label="victim")
@@ -193,7 +182,7 @@ def test_every_intact_record_behind_damage_is_found_again(
     assert summary["breaks"][-1][1] == -1
 
 
-def test_records_cut_by_the_end_of_a_read_are_found_wherever_the_cut_lies(tmp_path: Path) -> None:
+def test_records_cut_by_the_end_of_a_read_are_found_wherever_the_cut_lies(tmp_path) -> None:
     """The first record's size moves all that follow over the boundary of a read, byte by byte."""
     for shift in range(0, 400, 57):
         root = tmp_path / str(shift)
@@ -204,12 +193,9 @@ def test_records_cut_by_the_end_of_a_read_are_found_wherever_the_cut_lies(tmp_pa
         assert entries_in(summary) == expected_entries(writer.records)
 
 
-# --- BLANKs, and what is left over ------------------------------------------------------------------------------------
-
-
 @settings(max_examples=settings.default.max_examples // 2)
 @given(blanked=blanked_segments())
-def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFactory, blanked: Blanked) -> None:
+def test_a_blank_of_any_size_hides_no_record(tmp_path_factory, blanked) -> None:
     root = tmp_path_factory.mktemp("scan")
     has_others = blanked.has_previous or blanked.has_next
     end = blanked.base + LENGTH
@@ -221,21 +207,19 @@ def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFa
     assert [part for part in blanked.damage if part[1] < blanked.base + len(blanked.data)] == named
 
 
-def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path: Path) -> None:
+def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path) -> None:
     """The first four of its bytes end one block that is read, and fewer are left behind them than a record has."""
     segment = READ_BYTES + 20
-    writer = StoreWriter(tmp_path, segment_size=segment)
-    writer.append("T", b"x" * (READ_BYTES - 4 - 91 - 1))
-    writer.roll()
-    writer.append("T", b"next")
-    writer.close()
+    with StoreWriter(tmp_path, segment_size=segment) as writer:
+        writer.append("T", b"x" * (READ_BYTES - 4 - 91 - 1))
+        writer.roll()
+        writer.append("T", b"next")
     assert writer.written[0].size == READ_BYTES - 4
     summary = scan(tmp_path / "work", writer.log.segments[0], limit=segment, boundary=segment)
     assert (summary["state"], summary["breaks"]) == ("blank", [])
 
 
-def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
-    """Scan a segment that somebody cuts when its beginning is held."""
+def scan_while_it_is_cut(task):
     step = SegmentScan._step
 
     def cut(scan: SegmentScan) -> bool:
@@ -246,7 +230,7 @@ def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
         return scan_segment(task)
 
 
-def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(tmp_path: Path) -> None:
+def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(tmp_path) -> None:
     size = READ_BYTES // 2
     writer = write(tmp_path / "store", [{"topic": "T", "body": b"x" * 1000}] * (size // 1200), segment=size)
     segment = writer.log.segments[0]
@@ -257,9 +241,7 @@ def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentenc
     assert str(caught.value) == f"{segment}: needs {size} bytes, but only 5000 are there"
 
 
-def segment(
-    number: int, *breaks: tuple[int, int, int, bool], records: int = 9, end: int | None = None, state: str = "blank"
-) -> dict[str, Any]:
+def segment(number, *breaks, records=9, end=None, state="blank"):
     base = number * SIZE
     return {
         "path": f"/store/commitlog/{base:020d}", "base": base, "size": SIZE, "records": records,
@@ -268,13 +250,13 @@ def segment(
     }  # fmt: skip
 
 
-def empty(number: int) -> dict[str, Any]:
+def empty(number):
     return segment(number, (number * SIZE, -1, ZEROS, False), records=0, end=number * SIZE, state="zeros")
 
 
 STOPS = segment(1, (1500, -1, ZEROS, False))
 MAGIC = codes.BAD_MAGIC
-CASES: dict[str, tuple[list[dict[str, Any]], int | None, int, list[tuple[int, int]]]] = {
+CASES = {
     "a log that just stops": ([segment(0), STOPS], None, 1500, []),
     "segments made ahead": ([segment(0), STOPS, empty(2), empty(3)], None, 1500, []),
     "no record": ([empty(0), empty(1)], None, 0, []),

@@ -1,9 +1,6 @@
 """A look-up on Spark finds what one of this process finds, in a directory and behind a URL, whatever goes wrong."""
 
 import contextlib
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,7 +12,7 @@ from spark_jobs.search import look_up as look_up_module
 from spark_jobs.search.look_up import LookupByTasks
 from spark_jobs.search.lookup_parquet import ParquetRows
 from spark_jobs.search.searched_store import SearchedStore, searched_url
-from storage.search.lookup import LookupHere, LookupStep, look_up
+from storage.search.lookup import LookupHere, look_up
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from verifying import flip, in_memory
@@ -25,7 +22,6 @@ LAZY = StoreOptions(scan_budget=0, check_budget=0, keeps_state=False)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces that are small beside the segments of a test, most of which are old enough to be known by the index."""
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     monkeypatch.setattr(look_up_module, "NEWEST_BYTES", 10_000)
     monkeypatch.setattr(look_up_module, "RECORD_BYTES", 64)
@@ -34,62 +30,58 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_searched_segment, name, value)
 
 
-def write(root: Path) -> Path:
-    """A store of some segments and index files, with keys that several messages of two topics have."""
-    writer = StoreWriter(root, segment_size=8192)
-    for number in range(300):
-        body = b"body %d " % number * (1 + 30 * (number % 29 == 0))
-        writer.append("AB"[number % 2], body, keys=[f"k{number}", f"of-{number % 40}"], unique_key=f"U{number}")
-    writer.close()
+def write(root):
+    with StoreWriter(root, segment_size=8192) as writer:
+        for number in range(300):
+            body = b"body %d " % number * (1 + 30 * (number % 29 == 0))
+            writer.append("AB"[number % 2], body, keys=[f"k{number}", f"of-{number % 40}"], unique_key=f"U{number}")
     assert len(list((root / "index").iterdir())) > 3
     assert len(list((root / "commitlog").iterdir())) > 5
     return root
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     return write(tmp_path_factory.mktemp("lookup") / "store")
 
 
-def queries(store: Path) -> list[str]:
+def queries(store):
     ids = [message.offset_message_id for step in by_key(store, ["k5", "k150"]) for message in step]
     assert len(ids) == 2
     moved = "0A000001" + ids[0][8:]
     return ["k0", "k17", "of-3", "U299", "none", "k299", "of-39", *ids, moved, "0" * 32, "17"]
 
 
-def by_key(store: Path, keys: list[str]) -> Iterator[list[Any]]:
+def by_key(store, keys):
     for step in look_up(LookupHere(MessageStore.open(store)), keys):
         yield [match.message for match in step.matches]
 
 
-def facts(steps: Iterator[LookupStep]) -> tuple[list[Any], tuple[str, ...]]:
-    """All that is found, each match as text, and the notes."""
+def facts(steps):
     every = list(steps)
     return [repr((match.text, match.kind, match.message)) for step in every for match in step.matches], every[-1].notes
 
 
-def here_of(store: Path, wanted: list[str], **options: Any) -> tuple[list[Any], tuple[str, ...]]:
+def here_of(store, wanted, **options):
     return facts(look_up(LookupHere(MessageStore.open(store)), wanted, **options))
 
 
 @contextlib.contextmanager
-def sources(store: Path) -> Iterator[list[LookupByTasks]]:
-    """A directory, and the same store behind a URL."""
+def sources(store):
     engine = LoopEngine()
     with in_memory(store) as url, searched_url(url, "", None) as searched:
         local = SearchedStore(MessageStore.open(store, LAZY))
         yield [LookupByTasks(engine, local, 0), LookupByTasks(engine, searched, 0)]
 
 
-def assert_same_everywhere(store: Path, wanted: list[str], **options: Any) -> None:
+def assert_same_everywhere(store, wanted, **options) -> None:
     expected = here_of(store, wanted, **options)
     with sources(store) as every:
         assert [facts(look_up(source, wanted, **options)) for source in every] == [expected] * 2
 
 
 @pytest.mark.parametrize("topic", [None, "C"])
-def test_what_is_found_is_what_one_process_finds(store: Path, topic: str | None) -> None:
+def test_what_is_found_is_what_one_process_finds(store, topic) -> None:
     wanted = queries(store)
     assert_same_everywhere(store, wanted, topic=topic)
     found, notes = here_of(store, wanted, topic=topic)
@@ -98,21 +90,21 @@ def test_what_is_found_is_what_one_process_finds(store: Path, topic: str | None)
 
 
 @pytest.mark.parametrize("kind", ["key", "unique key", "physical offset"])
-def test_texts_are_what_they_are_said_to_be(store: Path, kind: str) -> None:
+def test_texts_are_what_they_are_said_to_be(store, kind) -> None:
     assert_same_everywhere(store, ["0", "5", "999999999", *queries(store)], kind=kind)
 
 
-def one_file_less(store: Path) -> None:
+def one_file_less(store) -> None:
     sorted((store / "index").iterdir())[1].unlink()
 
 
-def a_record(store: Path) -> None:
+def a_record(store) -> None:
     path = sorted((store / "commitlog").iterdir())[2]
     flip(path, path.read_bytes().index(b"body"))
 
 
 @pytest.mark.parametrize("damage", [one_file_less, a_record])
-def test_what_the_index_lacks_is_read_from_the_log(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+def test_what_the_index_lacks_is_read_from_the_log(tmp_path, damage) -> None:
     store = write(tmp_path / "store")
     wanted = [f"k{number}" for number in range(300)]
     damage(store)
@@ -126,7 +118,7 @@ def test_what_the_index_lacks_is_read_from_the_log(tmp_path: Path, damage: Calla
     assert len(expected) > 200
 
 
-def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_hits_than_the_driver_may_hold_come_in_waves(store, monkeypatch) -> None:
     wanted = [f"of-{number}" for number in range(40)]
     expected = here_of(store, wanted)
     assert len(expected[0]) == 300
@@ -134,7 +126,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     held: list[int] = []
     run_tasks = LoopEngine.run_tasks
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments):
         answers = run_tasks(*arguments)
         if arguments[1] == "records":
             held.extend(sum(len(record or b"") for _, record in answer) for answer in answers)
@@ -147,7 +139,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     assert max(held) <= 2000 < sum(held)
 
 
-def test_half_a_surrogate_pair_is_a_question_mark(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_is_a_question_mark(tmp_path) -> None:
     rows = ParquetRows(tmp_path / "out")
     texts = {"query": "a\ud800", "found": True, "keys": ["x\udc00"], "properties": {"n\ud800": "é", "b": "\udfff"}}
     rows.write([texts, {"query": "文", "found": False}])

@@ -2,16 +2,12 @@
 
 import os
 import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from command_line import rocketlens
 from golden_store import GOLDEN, unpack
 from loop_engine import LoopEngine
-from protocol.message import Message
 from spark_jobs.places import hollow_copy, remote_file
 from spark_jobs.places.place_names import COPIES
 from spark_jobs.run.engine import EngineOptions
@@ -24,7 +20,6 @@ from storage.layout.dledger import uncommitted_problem
 from storage.search import _by_queue, _by_time, plan
 from storage.search.criteria import Criteria
 from storage.search.engine import search
-from storage.search.step import Step
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from verifying import in_memory
@@ -36,7 +31,6 @@ ENGINE = EngineOptions()
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pieces and glances that are small beside the segments of a test."""
     monkeypatch.setattr(remote_file, "FIRST_PAUSE_SECONDS", 0)
     monkeypatch.setattr(plan, "CHUNK_BYTES", 2048)
     monkeypatch.setattr(plan, "COST_OF_RECORD", 500)
@@ -48,41 +42,39 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(_searched_segment, name, value)
 
 
-def write(root: Path, damage: Callable[[StoreWriter], None] = lambda _: None, *, is_ledger: bool = False) -> Path:
-    """A store of some ten segments over some days: a rare topic, and one with bodies of very different sizes."""
-    writer = StoreWriter(root, segment_size=8192, is_ledger=is_ledger)
-    for number in range(400):
-        body = b"body %d " % (number % 11) * (1 + 40 * (number % 29 == 0))
-        topic = "Rare" if number % 37 == 0 else "Often"
-        time = START_TIMESTAMP + number * HOUR // 4
-        queue = (number // 37 if topic == "Rare" else number) % 4
-        writer.append(topic, body, tags="AB"[number % 2], keys=f"k{number}", store_timestamp=time, queue_id=queue)
-    damage(writer)
-    writer.close()
+def write(root, damage=lambda _: None, *, is_ledger=False):
+    with StoreWriter(root, segment_size=8192, is_ledger=is_ledger) as writer:
+        for number in range(400):
+            body = b"body %d " % (number % 11) * (1 + 40 * (number % 29 == 0))
+            topic = "Rare" if number % 37 == 0 else "Often"
+            time = START_TIMESTAMP + number * HOUR // 4
+            queue = (number // 37 if topic == "Rare" else number) % 4
+            writer.append(topic, body, tags="AB"[number % 2], keys=f"k{number}", store_timestamp=time, queue_id=queue)
+        damage(writer)
     return writer.root
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(tmp_path_factory):
     root = write(tmp_path_factory.mktemp("search-url") / "store")
     assert len(list((root / "commitlog").iterdir())) > 6
     return root
 
 
-def by_url(url: str, criteria: Criteria, storage: str = "", **options: Any) -> list[Step]:
+def by_url(url, criteria, storage="", **options):
     with searched_url(url, storage, criteria.topic) as searched:
         return list(search_by_tasks(searched, criteria, engine=ENGINE, **options))
 
 
-def messages(steps: list[Step]) -> list[Message]:
+def messages(steps):
     return [message.detached() for step in steps for message in step.messages]
 
 
-def here_of(store: Path, criteria: Criteria, **options: Any) -> list[Step]:
+def here_of(store, criteria, **options):
     return list(search(MessageStore.open(store, LAZY), criteria, threads=1, **options))
 
 
-def assert_same(found: list[Step], expected: list[Step]) -> None:
+def assert_same(found, expected) -> None:
     assert messages(found) == messages(expected)
     assert found[-1].notes == expected[-1].notes
     assert found[-1].progress.searched_bytes == expected[-1].progress.searched_bytes
@@ -101,9 +93,7 @@ CRITERIA = [
 
 
 @pytest.mark.parametrize("criteria", CRITERIA, ids=str)
-def test_what_is_found_is_that_of_the_same_store_on_a_disk(
-    store: Path, criteria: Criteria, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_is_that_of_the_same_store_on_a_disk(store, criteria, tmp_path, monkeypatch) -> None:
     """And no copy is left of what was fetched."""
     expected = here_of(store, criteria)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -113,7 +103,7 @@ def test_what_is_found_is_that_of_the_same_store_on_a_disk(
     assert not [path for path in tmp_path.iterdir() if COPIES in path.name]
 
 
-def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path: Path) -> None:
+def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path) -> None:
     store = write(tmp_path / "store", is_ledger=True)
     with in_memory(store) as url:
         for criteria in CRITERIA:
@@ -121,7 +111,7 @@ def test_what_is_found_in_a_ledger_is_that_of_the_same_store_on_a_disk(tmp_path:
 
 
 @pytest.mark.parametrize("agreed", [-1, 7])
-def test_what_a_group_has_not_agreed_on_is_named_behind_a_url_as_on_a_disk(tmp_path: Path, agreed: int) -> None:
+def test_what_a_group_has_not_agreed_on_is_named_behind_a_url_as_on_a_disk(tmp_path, agreed) -> None:
     root = unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-dledger")
     (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex={agreed}\nendIndex=81\n")
     index = root / "dledger-n0" / "index" / ("0" * 20)
@@ -133,14 +123,14 @@ def test_what_a_group_has_not_agreed_on_is_named_behind_a_url_as_on_a_disk(tmp_p
         assert source.named(found or "") == expected.replace(str(root), url)
 
 
-DAMAGES: dict[str, Callable[[StoreWriter], None]] = {
+DAMAGES = {
     "at the start of a segment": lambda writer: writer.overwrite(16384, b"\xff" * 8),
     "at the end": lambda writer: writer.overwrite(writer.written[-1].physical_offset + 4, b"\0\0\0\0"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: str) -> None:
+def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path, damage) -> None:
     store = write(tmp_path / "store", DAMAGES[damage])
     for criteria in (Criteria(contains=b"body"), Criteria(topic="Often", tag="B")):
         expected = here_of(store, criteria)
@@ -149,13 +139,13 @@ def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path: Path, damage: st
         assert messages(expected)
 
 
-def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_hits_than_the_driver_may_hold_come_in_waves(store, monkeypatch) -> None:
     most = 9000
     monkeypatch.setattr(_waves, "WAVE_BYTES", most * _waves.WAVES_OF * LoopEngine().tasks_at_once)
     held: list[int] = []
     run_tasks = LoopEngine.run_tasks
 
-    def watched(*arguments: Any) -> Any:
+    def watched(*arguments):
         answers = run_tasks(*arguments)
         held.extend(sum(len(record) for each in found for _, record in each.records) for found in answers)
         return answers
@@ -173,7 +163,7 @@ def test_more_hits_than_the_driver_may_hold_come_in_waves(store: Path, monkeypat
     assert sum(held) > most
 
 
-def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store: Path) -> None:
+def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store) -> None:
     criteria = Criteria(contains=b"body 3")
     with in_memory(store) as url:
         first = by_url(url, criteria, limit=7)
@@ -183,7 +173,7 @@ def test_a_limit_cuts_a_search_and_its_cursor_goes_on(store: Path) -> None:
 
 
 class TestCommand:
-    def test_a_url_gives_the_lines_of_the_directory(self, store: Path) -> None:
+    def test_a_url_gives_the_lines_of_the_directory(self, store) -> None:
         arguments = ("--contains", "body 3", "--json")
         expected = rocketlens("search", store, *arguments)
         with in_memory(store) as url:

@@ -1,8 +1,6 @@
 """Tables of files, and what is alike for all: runs that append what came, whatever the log has become meanwhile."""
 
 import urllib.request
-from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
@@ -10,34 +8,32 @@ import pytest
 import rocketlens
 from column_rows import expected_rows
 from dying import AT_EACH_PLACE
-from exported_files import Row, append, rows_of_table, with_date, write_days
+from exported_files import append, rows_of_table, with_date, write_days
 from lake_tables import Lake
-from object_store import Fresh
-from protocol.errors import ConfigError, RocketLensError, StoreError
+from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from spark_jobs.run.report import Report
 from spark_jobs.tables._files_table import FilesCommit
 from spark_jobs.tables._table import TableCommit, read_commit
 from spark_jobs.tables.every import TableMetrics, append_every, served
-from spark_jobs.tables.table_request import TableDetails
 from store_writer import StoreWriter
 from verifying import upload
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> OutputPlace:
+def place(tmp_path):
     return OutputPlace(f"file://{tmp_path}/table")
 
 
-def commits(place: OutputPlace) -> list[Any]:
+def commits(place):
     return Lake("jsonl", place).commits()
 
 
-def expected(store: StoreWriter, start: int = 0) -> list[Row]:
+def expected(store, start=0):
     return [with_date(row) for row in expected_rows(store.records) if row["physical_offset"] >= start]
 
 
-def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Path, place: OutputPlace) -> None:
+def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path, place) -> None:
     writer = StoreWriter(tmp_path / "store")
     columns = ("physical_offset", "body", "keys")
     for number in range(2):
@@ -53,7 +49,7 @@ def test_a_table_has_nothing_that_its_mask_hides_and_keeps_its_mask(tmp_path: Pa
 
 
 @AT_EACH_PLACE
-def test_a_run_that_finds_nothing_new_commits_nothing(store: StoreWriter, new_place: Fresh) -> None:
+def test_a_run_that_finds_nothing_new_commits_nothing(store, new_place) -> None:
     place = new_place()
     assert append(store, place).notes == []
     before = place.objects("")
@@ -72,9 +68,7 @@ def test_a_store_behind_a_url_is_read_on_from_where_it_was(store: StoreWriter, p
     fsspec.filesystem("memory").rm(url, recursive=True)
 
 
-def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(
-    store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_cannot_see_whether_it_has_committed_keeps_its_messages(store, place, monkeypatch) -> None:
     create, read = OutputPlace.create, OutputPlace.read
     created: list[str] = []
 
@@ -113,9 +107,7 @@ class TestLog:
         assert rows_of_table(place) == before + after
         assert append(store, place).details.is_empty
 
-    def test_the_log_of_another_store_and_one_that_was_truncated_are_refused(
-        self, store: StoreWriter, place: OutputPlace, tmp_path: Path
-    ) -> None:
+    def test_the_log_of_another_store_and_one_that_was_truncated_are_refused(self, store, place, tmp_path) -> None:
         append(store, place)
         other = StoreWriter(tmp_path / "other", segment_size=4096)
         write_days(other, 60, 1)
@@ -143,9 +135,7 @@ class TestShape:
             ({"since_last": False}, "there is a table already: --since-last"),
         ],
     )
-    def test_other_rows_than_those_of_the_table_are_refused(
-        self, store: StoreWriter, place: OutputPlace, more: Row, said: str
-    ) -> None:
+    def test_other_rows_than_those_of_the_table_are_refused(self, store, place, more, said) -> None:
         append(store, place)
         with pytest.raises(ConfigError, match=said):
             append(store, place, **more)
@@ -157,7 +147,7 @@ class TestShape:
         assert list(place.objects("")) == ["precious"]
 
 
-def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place: OutputPlace, tmp_path: Path) -> None:
+def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place, tmp_path) -> None:
     empty = StoreWriter(tmp_path / "empty", segment_size=4096)
     (empty.log.directories[0] / f"{0:020d}").write_bytes(bytes(4096))
     for format_ in ("jsonl", "iceberg", "delta"):
@@ -166,9 +156,7 @@ def test_a_log_without_a_message_leaves_nothing_to_drop_or_to_put_together(place
 
 
 class TestHousekeeping:
-    def test_a_table_of_many_commits_is_listed_by_some_of_them(
-        self, store: StoreWriter, place: OutputPlace, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_table_of_many_commits_is_listed_by_some_of_them(self, store, place, monkeypatch) -> None:
         monkeypatch.setattr("spark_jobs.tables._files_table.LISTED", 5)
         for number in range(7):
             write_days(store, 1, 36 + number)
@@ -190,9 +178,7 @@ class TestHousekeeping:
         ({"columns": ["nothing"]}, "nothing"),
     ],
 )
-def test_options_of_a_stream_that_cannot_be_are_refused_at_once(
-    store: StoreWriter, tmp_path: Path, options: dict[str, Any], said: str
-) -> None:
+def test_options_of_a_stream_that_cannot_be_are_refused_at_once(store, tmp_path, options, said) -> None:
     with pytest.raises(ConfigError, match=said):
         rocketlens.append_batches(store.root, tmp_path / "table", **options)
 
@@ -209,16 +195,16 @@ def figures(port: int) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs if "_created" not in name}
 
 
-def test_each_run_is_shown_and_counted(tmp_path: Path) -> None:
+def test_each_run_is_shown_and_counted(tmp_path) -> None:
     store = StoreWriter(tmp_path / "store", segment_size=4096)
     place = OutputPlace(f"file://{tmp_path}/table")
     damaged = [store.append("Orders", b"x" * 40) for _ in range(5)][1]
     store.flush()
     store.overwrite(damaged.physical_offset + 8, b"\xff" * 8)
-    shown: list[Report[TableDetails] | RocketLensError] = []
+    shown = []
     waited: list[float] = []
 
-    def run() -> Report[TableDetails]:
+    def run():
         if len(shown) == 2:
             raise StoreError("s3://stores/x", what="cannot be used: it does not answer")
         return append(store, place)
@@ -248,7 +234,7 @@ def test_each_run_is_shown_and_counted(tmp_path: Path) -> None:
 
 
 def test_what_cannot_succeed_later_ends_it() -> None:
-    def run() -> Report[TableDetails]:
+    def run():
         raise ConfigError("another store")
 
     with pytest.raises(ConfigError, match="another store"):

@@ -4,7 +4,6 @@ import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,8 +15,8 @@ from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 
 COLUMNS = ("physical_offset", "unique_key", "store_timestamp")
-OPTIONS: dict[str, Any] = {"partition_by": ("date",), "columns": COLUMNS}
-KEEP_HOUSE: dict[str, Any] = {
+OPTIONS = {"partition_by": ("date",), "columns": COLUMNS}
+KEEP_HOUSE = {
     "drop_before": f"{datetime.fromtimestamp((START_TIMESTAMP + DAY) / 1000, UTC).date()}",
     "compact_bytes": 1 << 20,
 }
@@ -33,18 +32,15 @@ class Case:
     saved: Path
 
     def restore(self) -> None:
-        """Put what is in the table's directory, which `place` holds open, back to what it was."""
         table = Path(self.lake.place.url.removeprefix("file://"))
         for child in table.iterdir():
             shutil.rmtree(child) if child.is_dir() else child.unlink()
         shutil.copytree(self.saved, table, dirs_exist_ok=True)
 
     def keep_house(self, store: StoreWriter) -> None:
-        """Append, drop the first day, and put small files together."""
         append(store, self.lake.place, **self.lake.options, **OPTIONS, **KEEP_HOUSE)
 
     def seen(self) -> list[int]:
-        """The messages that a reader sees, in the order of the log."""
         return [row["physical_offset"] for row in self.lake.rows()]
 
     def check_leftovers(self, death: str) -> None:
@@ -79,9 +75,7 @@ def case(tmp_path: Path, format_: str) -> Case:
 
 @pytest.mark.parametrize("each", STRIDES)
 @pytest.mark.parametrize("format_", ["jsonl", "delta", pytest.param("iceberg", marks=pytest.mark.soak)])
-def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_once(
-    case: Case, monkeypatch: pytest.MonkeyPatch, each: int
-) -> None:
+def test_at_whichever_step_housekeeping_dies_the_next_run_leaves_each_message_once(case, monkeypatch, each) -> None:
     every = [(row["physical_offset"], row["store_timestamp"]) for row in expected_rows(case.store.records)]
     keys = [offset for offset, _ in every]
     kept = [offset for offset, stored in every if stored // DAY > START_TIMESTAMP // DAY]

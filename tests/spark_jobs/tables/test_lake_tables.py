@@ -1,31 +1,25 @@
-"""Tables of each format: each message once, whatever was killed, and with other writers beside, at every place.
-
-Late imports: what reads tables takes a second, and every process that collects tests has this module.
-"""
+"""Tables of each format: each message once, whatever was killed, and with other writers beside, at every place."""
 
 import itertools
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
 from column_rows import expected_rows
 from dying import every_death
-from exported_files import DAY, Row, append, write_days
+from exported_files import DAY, append, write_days
 from lake_tables import Lake, with_moto
-from object_store import ObjectStore, object_store_process
+from object_store import object_store_process
 from protocol.errors import ConfigError, StoreError
 from spark_jobs.places.output_place import OutputPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
-def soak(value: object) -> Any:
+def soak(value):
     return pytest.param(value, marks=pytest.mark.soak)
 
 
@@ -42,27 +36,25 @@ TABLES = {
     "jsonl": "spark_jobs.tables._files_table:FilesTable",
 }
 
-NewLake = Callable[[], Lake]
-
 
 @pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+def objects(tmp_path_factory):
     with object_store_process(tmp_path_factory.mktemp("moto")) as objects:
         yield objects
 
 
 @pytest.fixture
-def new_lake(format_: str, tmp_path: Path) -> NewLake:
+def new_lake(format_, tmp_path):
     numbers = itertools.count()
     return lambda: Lake(format_, OutputPlace(f"file://{tmp_path}/table{next(numbers)}"))
 
 
 @pytest.fixture
-def lake(new_lake: NewLake) -> Lake:
+def lake(new_lake):
     return new_lake()
 
 
-def expected(store: StoreWriter, start: int = 0) -> list[Row]:
+def expected(store, start=0):
     return [row for row in expected_rows(store.records) if row["physical_offset"] >= start]
 
 
@@ -85,9 +77,7 @@ def test_each_run_appends_what_came_since_the_last_one(store: StoreWriter, lake:
 
 
 @pytest.mark.parametrize("format_", ICEBERG)
-def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
-    store: StoreWriter, new_lake: NewLake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(store, new_lake, monkeypatch) -> None:
     lakes: list[Lake] = []
 
     def work() -> None:
@@ -110,9 +100,7 @@ def test_wherever_a_run_dies_the_next_one_leaves_each_message_once(
 
 
 @pytest.mark.parametrize("format_", ["jsonl", *LAKES])
-def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(
-    store: StoreWriter, lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_runs_at_once_one_wins_and_the_other_ends_by_its_name(store, lake, monkeypatch) -> None:
     kind, name = resolve_name(TABLES[lake.format]), "commit" if lake.format == "jsonl" else "_change"
     append(store, lake.place, **lake.options)
     write_days(store, 9, 36)
@@ -148,9 +136,7 @@ def test_of_two_first_runs_at_once_one_wins(store: StoreWriter, lake: Lake, monk
     assert lake.rows() == expected(store)
 
 
-def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
-    store: StoreWriter, tmp_path: Path
-) -> None:
+def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(store, tmp_path) -> None:
     catalog = {"uri": f"sqlite:///{tmp_path}/other #1.db", "catalog": "of-mine"}
     lake = Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), catalog)
     append(store, lake.place, **lake.options)
@@ -167,7 +153,7 @@ def test_a_run_that_finds_nothing_new_loads_neither_pyiceberg_nor_what_it_needs(
 
 
 @pytest.mark.parametrize("format_", ["parquet", *LAKES])
-def test_topics_of_any_name_are_values(lake: Lake, tmp_path: Path) -> None:
+def test_topics_of_any_name_are_values(lake, tmp_path) -> None:
     topics = STRANGE_TOPICS if lake.format == "parquet" else (*STRANGE_TOPICS, "%" * 127, "")
     writer = StoreWriter(tmp_path / "store")
     for topic in topics:
@@ -235,7 +221,7 @@ def test_what_other_programs_commit_between_changes_no_position(store: StoreWrit
     assert lake.rows() == expected(store)
 
 
-def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path: Path) -> None:
+def test_a_delta_table_that_was_set_back_is_refused(store, tmp_path) -> None:
     lake = Lake("delta", OutputPlace(f"file://{tmp_path}/table"))
     append(store, lake.place, **lake.options)
     write_days(store, 7, 36)
@@ -246,7 +232,7 @@ def test_a_delta_table_that_was_set_back_is_refused(store: StoreWriter, tmp_path
 
 
 @pytest.mark.parametrize("format_", ICEBERG)
-def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path: Path, format_: str) -> None:
+def test_a_table_behind_a_url(store, objects, tmp_path, format_) -> None:
     catalog = {"uri": f"sqlite:///{tmp_path}/catalog.db"} if format_ == "iceberg" else {}
     if catalog:
         with pytest.raises(ConfigError, match="name the catalog of the table"):
@@ -262,21 +248,21 @@ def test_a_table_behind_a_url(store: StoreWriter, objects: ObjectStore, tmp_path
 
 class TestRest:
     @pytest.fixture
-    def rest(self, tmp_path: Path) -> Iterator[Any]:
+    def rest(self, tmp_path):
         from rest_catalog import rest_catalog
 
         with rest_catalog(tmp_path / "rest") as rest:
             yield rest
 
     @pytest.fixture
-    def lake(self, rest: Any, tmp_path: Path) -> Lake:
+    def lake(self, rest, tmp_path):
         return Lake("iceberg", OutputPlace(f"file://{tmp_path}/table"), {"uri": rest.uri})
 
-    def test_a_commit_that_was_made_and_answered_500_is_found(self, store: StoreWriter, lake: Lake, rest: Any) -> None:
+    def test_a_commit_that_was_made_and_answered_500_is_found(self, store, lake, rest) -> None:
         append(store, lake.place, **lake.options)
         write_days(store, 7, 36)
 
-        def make_and_fail(make: Callable[[], None]) -> Response:
+        def make_and_fail(make):
             make()
             return JSONResponse({"error": {"message": "lost", "type": "Lost", "code": 500}}, 500)
 
@@ -286,9 +272,7 @@ class TestRest:
         assert lake.unnamed_files() == set()
 
     @pytest.mark.soak  # in each run: the test before
-    def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(
-        self, store: StoreWriter, lake: Lake, rest: Any
-    ) -> None:
+    def test_a_commit_of_which_nothing_is_known_leaves_its_files_to_a_later_run(self, store, lake, rest) -> None:
         append(store, lake.place, **lake.options)
         write_days(store, 7, 36)
         rest.fault = lambda _make: JSONResponse({"error": {"message": "?", "type": "X", "code": 500}}, 500)
@@ -308,7 +292,7 @@ class TestIcebergsOwnRestCatalog:
     """The one that Iceberg tests its clients with."""
 
     @pytest.fixture
-    def lake(self, tmp_path: Path) -> Iterator[Lake]:
+    def lake(self, tmp_path):
         from rest_catalog import iceberg_rest_catalog
 
         with iceberg_rest_catalog(tmp_path / "rest") as uri:

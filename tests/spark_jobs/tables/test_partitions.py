@@ -1,7 +1,5 @@
 """Names of partitions as Hive and Spark have them, and days as a person writes them."""
 
-from typing import Any
-
 import pytest
 
 from protocol.errors import ConfigError
@@ -9,7 +7,7 @@ from spark_jobs.tables._partitions import check_directory, directory_of
 from spark_jobs.tables.days import parse_day
 
 
-def test_directories_are_named_as_spark_names_them(spark: Any) -> None:
+def test_directories_are_named_as_spark_names_them(spark) -> None:
     catalog = spark._jvm.org.apache.spark.sql.catalyst.catalog.ExternalCatalogUtils
     plain = ("Orders", "%RETRY%group", "Ärger", "t\tt")
     for topic in (*plain, "a=b", "a/b", "a:b", 'q"x', "#1", "[x]", "{y}", "a\\b", "a^b"):

@@ -1,7 +1,4 @@
-"""The messages of a recorded store, in a table of each format, as other programs read it: rows, types, times, nulls.
-
-Late imports: what reads tables takes a second, and every process that collects tests has this module.
-"""
+"""The messages of a recorded store, in a table of each format, as other programs read it: rows, types, times, nulls."""
 
 import base64
 import contextlib
@@ -9,11 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -47,13 +42,11 @@ SECONDS = 600
 
 @dataclass(frozen=True)
 class Golden:
-    """A recorded store, and tables of it by format, made when they are first asked for."""
-
     store: Path
     rows: list[Row]
     directory: Path
 
-    def append(self, table: Path | str, format_: str, **more: Any) -> None:
+    def append(self, table, format_, **more) -> None:
         options = {"format": format_, "partition_by": PARTITIONS, **more}
         report = run_append(TableRequest(store=str(self.store), table=str(table), **options), Silence())
         assert report.messages == len(self.rows)
@@ -103,14 +96,13 @@ def by_deltalake(table: Path) -> pa.Table:
     return DeltaTable(table).to_pyarrow_table()
 
 
-READERS: dict[tuple[str, str], Callable[[Path], pa.Table]] = {
+READERS = {
     ("parquet", "pyarrow"): by_pyarrow,
     ("parquet", "Polars"): by_polars,
     ("parquet", "DuckDB"): by_duckdb,
     ("iceberg", "pyiceberg"): by_pyiceberg,
     ("delta", "deltalake"): by_deltalake,
 }
-"""Readers that know types, by format."""
 
 
 @pytest.mark.parametrize(
@@ -135,7 +127,6 @@ def test_duckdb_with_its_extension_reads_the_same(golden: Golden, tmp_path: Path
 
 
 def check_table(found: pa.Table, golden: Golden, format_: str, unit: str) -> None:
-    """Compare types, times in `unit`, rows and the days that are a column of their own but in Iceberg."""
     for name in TIMES:
         assert found.schema.field(name).type == pa.timestamp(unit, tz="UTC"), name
     assert found.schema.field("physical_offset").type == pa.int64()
@@ -189,7 +180,7 @@ def _duckdb(query: str) -> pa.Table:
         return connection.sql(query).to_arrow_table()
 
 
-def _iceberg(table: Path) -> Any:
+def _iceberg(table):
     from pyiceberg.catalog import load_catalog
 
     catalog = load_catalog("default", uri=f"sqlite:///{table}/catalog.db")
@@ -200,7 +191,6 @@ def _iceberg(table: Path) -> Any:
 
 
 def _plain(row: Row) -> Row:
-    """A row as the oracle has it: times in ms, which have to be whole ones, and properties as one dictionary."""
     found = dict(row)
     for name in TIMES:
         if isinstance(found[name], datetime):
