@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,10 +14,6 @@ from golden_store import unpack
 from needed_tools import pytest_runtest_call, pytest_runtest_setup  # noqa: F401
 from several_processes import pytest_collection, pytest_handlecrashitem, pytest_xdist_make_scheduler  # noqa: F401
 from several_processes import refuse_more_sessions as refuse_sessions
-
-if TYPE_CHECKING:
-    pass
-
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # `make test` draws as many as it has time for, and as CI does: the same ones each time, but for constants that

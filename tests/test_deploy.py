@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import kubernetes_validate
@@ -22,9 +21,6 @@ from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
 from rocketlens.cli.main import main
 from rocketlens.cli.serve import serve
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).parent.parent
 DEPLOY = ROOT / "deploy"

@@ -1,14 +1,9 @@
 """What is computed of jobs on large logs: true of jobs on small ones, and what the page says."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from benchmarks.scale import MASTER_CORES, STORE_QUEUES, load_kept
 from benchmarks.scale_plan import GB, GIB, JOBS, SHUFFLE, Log, constants_of, foretell, tasks_of
-
-if TYPE_CHECKING:
-    pass
 
 SLOTS, ENTRIES, FILE_UNITS, SEGMENT = 97, 301, 20, 1 << 15
 MOST_OF_A_GB = 0.65

@@ -1,18 +1,28 @@
 """The format `rocketlens` in a session: rows are those of the log, and options choose like filters."""
 
 import os
+import re
 import shutil
 import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
 import pytest
 
+import oracles
 from column_rows import expected_rows
-from protocol.errors import ConfigError, CorruptRecord, StoreError
+from made_parts import made
+from protocol.errors import ConfigError, CorruptRecord, FilterSyntaxError, StoreError
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.read._registered_source import RocketLensDataSource
+from spark_jobs.read.source_options import NAMES, DataSourceOptions, read_options
+from spark_jobs.run.progress import Silence
+from storage.columns.names import KINDS
+from storage.columns.wanted import HIGHEST, Wanted
 from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -178,3 +188,95 @@ class TestDamage:
         said = f"physical offset {store.written[3].physical_offset}: no intact record"
         with pytest.raises(CorruptRecord, match=said):
             read_here(tmp_path, mode="failfast")
+
+
+def test_every_option_is_read_whatever_its_case() -> None:
+    options = read_options(
+        {
+            "path": "s3://b/s", "Topic": "a, b", "tag": "X || Y", "QUEUE_ID": "3", "from": "5",
+            "to": "9", "where": "a > 1", "queue_offset": "8-", "Physical_Offset": "4-17",
+            "columns": "body,topic", "mode": "FailFast", "table": "damage", "commit_log": "/x,/y",
+            "storage_options": '{"anon": true}', "startingOffset": "77", "maxSegmentsPerTrigger": "2",
+            "maxBytesPerTrigger": "99999999999", "maxRecordsPerTrigger": "5",
+        }
+    )  # fmt: skip
+    wanted = Wanted(
+        topics=frozenset({b"a", b"b"}), tags=frozenset({b"X", b"Y"}), queue_ids=frozenset({3}), times=(5, 9),
+        queue_offsets=(8, HIGHEST), physical_offsets=(4, 17), where="a > 1",
+    )  # fmt: skip
+    assert options == DataSourceOptions(
+        path="s3://b/s", wanted=wanted, columns=("body", "topic"), mode="failfast", table="damage",
+        commit_log=("/x", "/y"), storage='{"anon": true}', starting_offset="77", most_segments=2,
+        most_bytes=99_999_999_999, most_records=5,
+    )  # fmt: skip
+    assert options.fails_fast
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"path": ""}, {"startingOffset": "soon"}, {"maxSegmentsPerTrigger": "0"}, {"table": "all"}),
+        *({"queue_offset": ""}, {"queue_offset": "9-8"}, {"physical_offset": "1-2-3"}, {"push_filters": "true"}),
+        *({"maxBytesPerTrigger": "1 MB"}, {"maxRecordsPerTrigger": "-1"}),
+        *({"to": "never"}, {"topic": " , "}, {"queue_id": ""}, {"queue_id": "all"}),
+        *({"from": "-1y"}, {"timezone": "Mars/Olympus"}, {"tag": "||"}),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises((ConfigError, FilterSyntaxError)):
+        read_options({"path": "/s", **options} if options and "path" not in options else options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "lax"}, "mode: 'lax', expected permissive or failfast"),
+        ({"columns": "topic,boby"}, "no column 'boby'"),
+        ({"queue_id": "x"}, "queue_id: 'x'"),
+        ({"from": "soon"}, "from: 'soon' is neither"),
+        ({"storage_options": "[1]"}, "expected a JSON object"),
+    ],
+)
+def test_a_refusal_names_option_and_value(options: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        read_options({"path": "/s", **options})
+
+
+def test_a_mask_is_rules_and_a_file_of_rules(tmp_path) -> None:
+    (tmp_path / "masks").write_text("# more\n/1[3-9]{2,3}/\n")
+    options = {"path": "/s", "mask": "keys\n$.a.b", "maskFile": str(tmp_path / "masks")}
+    assert read_options(options).masked == ("keys", "$.a.b", "/1[3-9]{2,3}/")
+    for more in ({"mask": ""}, {"mask": "kez"}, {"tag": "199"}, {"where": "a = 1"}, {"where": "KEYS = 'k'"}):
+        with pytest.raises(ConfigError, match="mask"):
+            read_options(options | more)
+
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+
+
+def test_the_examples_run_and_find_what_is_there(session, g1_store, tmp_path, capsys) -> None:
+    blocks = re.findall(r"^```python$(.*?)^```$", DOCUMENT, re.M | re.S)
+    assert len(blocks) == 7
+    out = f"file://{tmp_path}/export"
+    run_export(ExportRequest(store=str(g1_store), out=out, format="parquet"), Silence())
+    here = {"/path/to/store": str(g1_store), "s3://bucket/export": out, '"s3': '"file'}
+    names = {}
+    for block in blocks:
+        for written, meant in here.items():
+            block = block.replace(written, meant)
+        exec(compile(block, "docs/spark.md", "exec"), names)
+    records = [record for record in oracles.read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
+    assert names["count"] == len(records) == sum(row["count"] for row in names["per_minute"].collect())
+    assert [row.body for row in names["found"].collect()] == ["Hello world"]
+    assert names["damage"].count() == 0
+    every = len(oracles.read_log(g1_store / "commitlog"))
+    assert session.table("arrived").count() == every
+    assert names["exported"].count() == names["dataset"].count_rows() == every
+    assert "TopicTest|   52|" in capsys.readouterr().out
+
+
+def test_every_column_and_option_is_explained() -> None:
+    rows = re.findall(r"^\| (`[^|]*`) \|", made(DOCUMENT), re.M)
+    explained = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert set(KINDS) <= explained
+    assert NAMES - {"path"} <= {name.lower() for name in explained}
