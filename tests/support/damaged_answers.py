@@ -25,6 +25,7 @@ def check_by_offset(store, disk, written) -> None:
 def check_sound(record: bytes, physical_offset: int) -> None:
     """Check that nothing that is presented is damaged as far as a checksum or a length can show."""
     sound = intact(record, 0, physical_offset)
+    assert sound is not None, f"the record at {physical_offset} is presented as whole"
     assert sound.total_size == len(record)
 
 
@@ -80,6 +81,7 @@ def pull_all(store, topic, queue_id):
         result = get_message(store.queues, topic, queue_id, offset, 32, 2**20)
         for record in result.records:
             message = oracles.read_record(bytes(record), 0)
+            assert message is not None
             check_sound(bytes(record), message.physical_offset)
             assert (message.topic, message.queue_id) == (topic, queue_id)
             found.append(message.physical_offset)
