@@ -91,11 +91,8 @@ def problems(store, *commands):
     path = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "support")))
     run = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "support" / "giant_files.py"), str(store), *commands],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
-    )
+        capture_output=True, text=True, timeout=240, env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
     assert run.stdout.endswith("all commands were run\n"), (run.stdout, run.stderr)
     return run.stdout.removesuffix("all commands were run\n")
 

@@ -201,11 +201,9 @@ def damage_store(root, data):
         if what == "replace":
             kind = data.draw(st.sampled_from(["directory", "file", "loop", "pipe"]))
             {
-                "directory": path.mkdir,
-                "file": lambda: path.write_bytes(b"x" * 100),
-                "loop": lambda: path.symlink_to(path),
-                "pipe": lambda: os.mkfifo(path),
-            }[kind]()
+                "directory": path.mkdir, "file": lambda: path.write_bytes(b"x" * 100),
+                "loop": lambda: path.symlink_to(path), "pipe": lambda: os.mkfifo(path),
+            }[kind]()  # fmt: skip
     elif path.is_file():
         content = bytearray(path.read_bytes())
         size = len(content)
@@ -383,17 +381,12 @@ steps = st.lists(
 
 @pytest.mark.usefixtures("hurried")
 @settings(max_examples=examples(16), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(
-    steps, st.sampled_from(["5.5", "5.3"]), st.sampled_from([1024, 4096]), st.sampled_from([3, 20, 1000]),
-    st.sampled_from([20, 100, 2000]),
-)  # fmt: skip
-def test_following_is_as_good_as_opening(
-    tmp_path_factory, taken, profile, segment_size, index_entries, queue_file_size
-) -> None:
-    followed = Followed(
-        tmp_path_factory.mktemp("steps") / "store", profile=profile, segment_size=segment_size,
-        index_entries=index_entries, queue_file_size=queue_file_size,
-    )  # fmt: skip
+@given(steps, st.fixed_dictionaries({
+    "profile": st.sampled_from(["5.5", "5.3"]), "segment_size": st.sampled_from([1024, 4096]),
+    "index_entries": st.sampled_from([3, 20, 1000]), "queue_file_size": st.sampled_from([20, 100, 2000]),
+}))  # fmt: skip
+def test_following_is_as_good_as_opening(tmp_path_factory, taken, options) -> None:
+    followed = Followed(tmp_path_factory.mktemp("steps") / "store", **options)
     for step in taken:
         if followed.growing.is_torn and step not in ("mend", "poll", "watch"):
             followed.growing.mend()

@@ -111,19 +111,14 @@ def attempt(field: planting.Field, job: Job, directory: Path) -> str:
 
 def plants(places: list[str]) -> st.SearchStrategy[list[planting.Plant]]:
     one = st.builds(
-        planting.Plant,
-        place=st.sampled_from(places),
-        kind=st.sampled_from(planting.KINDS),
+        planting.Plant, place=st.sampled_from(places), kind=st.sampled_from(planting.KINDS),
         owner=st.sampled_from([planting.OWNER, planting.ANOTHER, 0]),
-        mode=st.sampled_from([0o600, 0o644, 0o666, 0o700, 0o755, 0o777]),
-        target=st.sampled_from(planting.TARGETS),
-    )
+        mode=st.sampled_from([0o600, 0o644, 0o666, 0o700, 0o755, 0o777]), target=st.sampled_from(planting.TARGETS),
+    )  # fmt: skip
     return st.lists(one, min_size=1, max_size=3, unique_by=lambda plant: plant.place)
 
 
-def check_planted(
-    field: planting.Field, directory: Path, job: Job, wanted: list[planting.Plant], work: str, lock: str = "-"
-) -> None:
+def check_planted(field, directory, job, wanted, work, lock="-") -> None:
     in_order = sorted(wanted, key=lambda plant: plant.place.count("/"))
     there = [plant for plant in in_order if field.plant(directory, plant)]
     refused = attempt(field, job, directory)

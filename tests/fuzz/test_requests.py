@@ -13,27 +13,23 @@ from golden_store import unpack
 HEADERS = sorted({(int(code), header) for family in PROCESSORS for code, header, _ in handled_methods(family)}, key=str)
 
 NUMBERS = st.sampled_from([0, 1, -1, 2, 11, 12, 13, 300, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]).map(str)
-NAMES = st.sampled_from(
-    [
-        "TopicTest", "TopicBatch", "TopicEmpty", "BulkTopic", "%RETRY%CG_TAG", "%RETRY%x", "CG_TAG", "CG_SQL",
-        "DefaultCluster",
-    ]
-)  # fmt: skip
+NAMES = st.sampled_from([
+    "TopicTest", "TopicBatch", "TopicEmpty", "BulkTopic", "%RETRY%CG_TAG", "%RETRY%x", "CG_TAG", "CG_SQL",
+    "DefaultCluster",
+])  # fmt: skip
 FLAGS = st.sampled_from(["true", "false", "TAG", "SQL92", "K", "U", "T", "LOWER", "upper", "*", "TagA || TagD", "||"])
 VALUES = st.one_of(NUMBERS, NAMES, FLAGS, st.text(max_size=12))
 BODIES = st.one_of(
     st.just(b""),
     st.binary(max_size=40),
-    st.sampled_from(
-        [
-            b"{}",
-            b"[]",
-            b'{"clientID":"c","consumerDataSet":[{"groupName":"CG_TAG","subscriptionDataSet":[{"topic":"TopicTest"}]}]}',
-            b'{"clientID":"c","consumerDataSet":[{"groupName":"x","consumeType":9}],"producerDataSet":[{"groupName":""}]}',
-            b'{"clientId":"c","group":"g","subscriptionData":{"topic":"t","subString":"||"}}',
-        ]
-    ),
-)
+    st.sampled_from([
+        b"{}",
+        b"[]",
+        b'{"clientID":"c","consumerDataSet":[{"groupName":"CG_TAG","subscriptionDataSet":[{"topic":"TopicTest"}]}]}',
+        b'{"clientID":"c","consumerDataSet":[{"groupName":"x","consumeType":9}],"producerDataSet":[{"groupName":""}]}',
+        b'{"clientId":"c","group":"g","subscriptionData":{"topic":"t","subString":"||"}}',
+    ]),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

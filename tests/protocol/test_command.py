@@ -179,14 +179,12 @@ JAVA_BINARY = bytes.fromhex(
 )
 
 FRAMES = [
-    ((0, JAVA_JSON[8:-5], b"hello"), JAVA_JSON),
-    ((1, JAVA_BINARY[8:-5], b"hello"), JAVA_BINARY),
-    ((0, b"{}", b""), bytes.fromhex("00000006 00000002") + b"{}"),
-    ((0, b"", b""), bytes.fromhex("00000004 00000000")),
+    ((0, JAVA_JSON[8:-5], b"hello"), JAVA_JSON), ((1, JAVA_BINARY[8:-5], b"hello"), JAVA_BINARY),
+    ((0, b"{}", b""), bytes.fromhex("00000006 00000002") + b"{}"), ((0, b"", b""), bytes.fromhex("00000004 00000000")),
     ((0, b"", b"body"), bytes.fromhex("00000008 00000000") + b"body"),
     ((255, b"h", b"b"), bytes.fromhex("00000006 ff000001") + b"hb"),
     ((0, b"h" * 70_000, b"b" * 70_000), bytes.fromhex("000222e4 00011170") + b"h" * 70_000 + b"b" * 70_000),
-]
+]  # fmt: skip
 
 HTTP_REQUEST = "a request by HTTP, and this is the remoting port: the page has a port of its own, that of --http"
 HTTP_ANSWER = "an answer by HTTP: brokers listen on another port, mostly 10911, and name servers on 9876"
@@ -258,11 +256,8 @@ def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_
     for piece in in_pieces(FLOOD + JAVA_JSON + FLOOD, size):
         frames += decoder.feed(piece)
         most = max(most, decoder.buffered)
-    assert [(header, len(body), bytes(body)) for _, header, body in frames] == [
-        (REFUSED, 104, b""),
-        (JAVA_JSON[8:-5], 5, b"hello"),
-        (REFUSED, 104, b""),
-    ]
+    expected = [(REFUSED, 104, b""), (JAVA_JSON[8:-5], 5, b"hello"), (REFUSED, 104, b"")]
+    assert [(header, len(body), bytes(body)) for _, header, body in frames] == expected
     assert not decoder.needs_more
     assert most <= len(JAVA_JSON)
     assert set(asked) == {(0, REFUSED)}
@@ -481,21 +476,14 @@ def test_every_recorded_code_and_language_is_known() -> None:
 
 
 READ_ALONE = {
-    bodies.ConsumerOffsetTable,
-    bodies.SubscriptionGroupTable,
-    bodies.TopicConfigTable,
-    bodies.TopicOffsets,
+    bodies.ConsumerOffsetTable, bodies.SubscriptionGroupTable, bodies.TopicConfigTable, bodies.TopicOffsets,
     bodies.TopicQueues,
-}
+}  # fmt: skip
 """What our client reads of answers that `storage.layout.store_config` writes."""
 
 # Which struct reads and writes the recorded body of a code, request or answer.
-KIND_OF_CODE = {
-    34: bodies.HeartbeatData,
-    41: bodies.LockBatchRequestBody,
-    42: bodies.LockBatchRequestBody,
-    46: bodies.CheckClientRequestBody,
-}
+KIND_OF_CODE = {34: bodies.HeartbeatData, **dict.fromkeys((41, 42), bodies.LockBatchRequestBody)}
+KIND_OF_CODE[46] = bodies.CheckClientRequestBody
 KIND_OF_ANSWER = {
     28: bodies.KVTable, 38: bodies.GetConsumerListByGroupResponseBody, 41: bodies.LockBatchResponseBody,
     105: bodies.TopicRouteData, 106: bodies.ClusterInfo, 206: bodies.TopicList, 300: bodies.GroupList,

@@ -54,14 +54,10 @@ def test_a_body_in_which_places_cannot_be_found_is_hidden_whole(text: str | byte
 
 def test_what_it_matches_is_nowhere() -> None:
     for text in [
-        f"call {PHONE} now",
-        f'{{"a":"{PHONE}"}}',
-        f'{{"a":{PHONE}}}',
-        f'[["x{PHONE}"]]',
-        f'{{"{PHONE}":1}}',
+        f"call {PHONE} now", f'{{"a":"{PHONE}"}}', f'{{"a":{PHONE}}}', f'[["x{PHONE}"]]', f'{{"{PHONE}":1}}',
         json.dumps({"inner": json.dumps({"phone": PHONE})}),
         '{"a":"' + "".join(f"\\u{ord(digit):04x}" for digit in PHONE) + '"}',
-    ]:
+    ]:  # fmt: skip
         for data in (text.encode(), gzip.compress(text.encode())):
             hidden = body(data, PATTERN)
             assert PHONE not in hidden.decode()
@@ -80,15 +76,10 @@ class TestMessages:
             writer, b"secret", tags="TAG1", keys="KEY1 KEY2", unique_key="UNIQUE1", properties={"card": "4111"}
         )
         for rule, secrets in {
-            "body": ["secret", str(message.body_crc)],
-            "keys": ["KEY1", "KEY2"],
-            "tags": ["TAG1"],
-            "unique_key": ["UNIQUE1"],
-            "properties.card": ["4111"],
-            "properties": ["KEY1", "TAG1", "UNIQUE1", "4111"],
-            "born_host": [str(message.born_host)],
-            "store_host": [str(message.store_host), message.offset_message_id],
-        }.items():
+            "body": ["secret", str(message.body_crc)], "keys": ["KEY1", "KEY2"], "tags": ["TAG1"],
+            "unique_key": ["UNIQUE1"], "properties.card": ["4111"], "properties": ["KEY1", "TAG1", "UNIQUE1", "4111"],
+            "born_host": [str(message.born_host)], "store_host": [str(message.store_host), message.offset_message_id],
+        }.items():  # fmt: skip
             before, after = text_of(message), text_of(Mask((rule,)).message(message))
             for secret in secrets:
                 assert secret in before
@@ -145,13 +136,11 @@ def test_what_is_no_rule_is_refused() -> None:
 
 
 def text_of(message):
-    return " ".join(
-        [
-            *map(str, (message.keys, message.tags, message.unique_key, message.properties, message.body)),
-            *map(str, (message.body_crc, message.born_host, message.store_host)),
-            *(message.message_id, message.offset_message_id),
-        ]
-    )
+    return " ".join([
+        *map(str, (message.keys, message.tags, message.unique_key, message.properties, message.body)),
+        *map(str, (message.body_crc, message.born_host, message.store_host)),
+        *(message.message_id, message.offset_message_id),
+    ])  # fmt: skip
 
 
 class TestReports:

@@ -207,17 +207,14 @@ def test_ids_are_those_that_java_makes_and_others_are_told_why() -> None:
         assert is_offset_message_id_candidate(said)
     # What is no id is told why.
     for said, message in [
-        ("", "length 0, expected 32 hex digits \\(IPv4\\) or 56 \\(IPv6\\)"),
-        (REFERENCE[:-1], "length 31"),
-        (REFERENCE + "0", "length 33"),
-        ("x" * 500, "length 500"),
-        (REFERENCE[:31] + "G", "'G' at position 31 is no hex digit"),
-        (" " + REFERENCE[1:], "' ' at position 0"),
+        ("", "length 0, expected 32 hex digits \\(IPv4\\) or 56 \\(IPv6\\)"), (REFERENCE[:-1], "length 31"),
+        (REFERENCE + "0", "length 33"), ("x" * 500, "length 500"),
+        (REFERENCE[:31] + "G", "'G' at position 31 is no hex digit"), (" " + REFERENCE[1:], "' ' at position 0"),
         (REFERENCE[:5] + "_" + REFERENCE[6:], "'_' at position 5"),
         ("٣" + REFERENCE[1:], "at position 0 is no hex digit"),
         ("7F00000100010000" + "0" * 16, "port 65536 is outside 0 to 65535"),
         ("7F000001FFFFFFFF" + "0" * 16, "port -1 is outside"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(errors.BadMessageId, match=message):
             decode_message_id(said)
         assert not is_offset_message_id_candidate(said)

@@ -114,9 +114,8 @@ def check_however_opened(root, records) -> None:
 class TestCrash:
     @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
-    def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
-        self, data, tmp_path_factory
-    ) -> None:  # rmq#4463: any page may be missing by itself
+    def test_pages_of_the_index_that_were_not_flushed_hide_nothing(self, data, tmp_path_factory) -> None:
+        """rmq#4463: any page may be missing by itself."""
         root = tmp_path_factory.mktemp("torn")
         with StoreWriter(root, index_slots=1500, index_entries=500) as writer:
             fill(writer, 80)

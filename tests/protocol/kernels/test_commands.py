@@ -160,12 +160,9 @@ def test_what_is_nested_deeply_is_passed_over_where_nobody_wants_it(deep: bytes)
 FORMS = [SerializeType.JSON, SerializeType.ROCKETMQ]
 texts = st.one_of(st.text(max_size=10), st.just('"opaque":1234567890'), st.just("opaque"), st.just("\ud800"))
 responses = st.builds(
-    commands.Response,
-    code=st.integers(-(2**15), 2**15 - 1),
-    remark=st.none() | texts,
-    ext_fields=st.none() | st.dictionaries(texts, texts, max_size=4),
-    body=st.binary(max_size=20),
-)
+    commands.Response, code=st.integers(-(2**15), 2**15 - 1), remark=st.none() | texts,
+    ext_fields=st.none() | st.dictionaries(texts, texts, max_size=4), body=st.binary(max_size=20),
+)  # fmt: skip
 opaques = st.integers(-(2**31), 2**31 - 1)
 
 

@@ -105,11 +105,9 @@ pieces = st.lists(st.tuples(st.sampled_from(["on", "on", "repeat", "restart"]), 
 
 
 @given(
-    pieces=pieces,
-    first=st.sampled_from([0, 0, 1, 7, 10, 99, 100, 301]),
-    block=st.integers(2, 40),
+    pieces=pieces, first=st.sampled_from([0, 0, 1, 7, 10, 99, 100, 301]), block=st.integers(2, 40),
     per_file=st.integers(1, 12),
-)
+)  # fmt: skip
 @example(pieces=[("on", 10), ("on", 10)], first=0, block=1000, per_file=10)
 @example(pieces=[("on", 3), ("restart", 9)], first=0, block=1000, per_file=10)
 def test_a_whole_log_makes_the_files_that_the_broker_makes(pieces, first, block, per_file) -> None:

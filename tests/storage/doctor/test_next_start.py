@@ -38,11 +38,8 @@ def whole_store(crashed):
     with tempfile.TemporaryDirectory() as directory:
         writer, written = make_store(Path(directory), 900)
         (writer.crash if crashed else writer.close)()
-        files = {
-            path.relative_to(directory): path.read_bytes()
-            for path in Path(directory).rglob("*")
-            if path.is_file() and path.name != "checkpoint"
-        }
+        paths = [path for path in Path(directory).rglob("*") if path.is_file() and path.name != "checkpoint"]
+        files = {path.relative_to(directory): path.read_bytes() for path in paths}
     return files, written
 
 
@@ -254,9 +251,7 @@ def test_where_a_rescue_is_advised_nothing_else_is_to_be_typed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("is_misplaced", "crashed"), [(True, False), (False, True)])
-def test_beside_a_last_segment_that_is_none_no_advice_forgets_its_messages(
-    tmp_path, g1_store, is_misplaced, crashed
-) -> None:
+def test_beside_a_last_segment_that_is_none_no_advice_forgets_any(tmp_path, g1_store, is_misplaced, crashed) -> None:
     root = tmp_path / "store"
     shutil.copytree(g1_store, root)
     if crashed:

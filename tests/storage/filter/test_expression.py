@@ -168,17 +168,11 @@ def test_a_bitmap_excludes_only_what_it_surely_knows() -> None:
 
 def test_an_entry_with_other_bits_than_its_key_has_is_not_believed() -> None:
     for data in [
-        None,
-        BloomFilterData(112, []),
-        BloomFilterData(112, [22, 53, 15]),
-        BloomFilterData(104, [22, 53, 14]),
-        BloomFilterData(0, [22, 53, 14]),
-        BloomFilterData(-8, [22, 53, 14]),
-        BloomFilterData(113, [22, 53, 14]),
-        BloomFilterData(112, [-1, 1 << 31, 14]),
-        BloomFilterData(112, [0] * 1_000_000),
+        None, BloomFilterData(112, []), BloomFilterData(112, [22, 53, 15]), BloomFilterData(104, [22, 53, 14]),
+        BloomFilterData(0, [22, 53, 14]), BloomFilterData(-8, [22, 53, 14]), BloomFilterData(113, [22, 53, 14]),
+        BloomFilterData(112, [-1, 1 << 31, 14]), BloomFilterData(112, [0] * 1_000_000),
         BloomFilterData((1 << 31) - 8, list(BloomFilter(3, (1 << 31) - 8).positions(KEY))),
-    ]:
+    ]:  # fmt: skip
         assert registered_bits(registered(bloom_filter_data=data)) is None
 
 
@@ -275,13 +269,11 @@ def test_a_tag_is_held_against_those_wanted() -> None:
 def test_each_condition_is_told_with_what_it_came_to_and_long_ones_are_cut() -> None:
     # Each condition is told with what it came to.
     for text, properties, words in [
-        ("a = 'x'", {"a": "x"}, "a = 'x' is true (a is 'x')"),
-        ("a = 'x'", {}, "a = 'x' is unknown (a is missing)"),
-        ("a > b", {"a": "1"}, "b is missing"),
-        ("TRUE", {}, "TRUE is true"),
+        ("a = 'x'", {"a": "x"}, "a = 'x' is true (a is 'x')"), ("a = 'x'", {}, "a = 'x' is unknown (a is missing)"),
+        ("a > b", {"a": "1"}, "b is missing"), ("TRUE", {}, "TRUE is true"),
         ("a = 1 OR b = 2", {"a": "1", "b": "3"}, "the expression is true: a = 1 is true (a is '1'); b = 2 is false"),
         ("a BETWEEN 1 AND 3", {"a": "2"}, "is true (a is '2')"),
-    ]:
+    ]:  # fmt: skip
         assert words in explain_expression(parse(text), properties)
     # Long values and long expressions are cut.
     told = explain_expression(parse("a = 'x'"), {"a": "y" * 5000})

@@ -49,11 +49,8 @@ def lacking(writer: StoreWriter, number: int = 0) -> set[int]:
     entries = [(hashed, offset) for hashed, offset, _, _ in image.entries]
     offsets = [offset for _, offset in entries]
     has_tags = writer.index.profile == "5.5"
-    return {
-        record.physical_offset
-        for record in writer.records
-        if min(offsets) < record.physical_offset < max(offsets) and oracles.lacks_entry(record, entries, has_tags)
-    }
+    lacking = [each.physical_offset for each in writer.records if oracles.lacks_entry(each, entries, has_tags)]
+    return {offset for offset in lacking if min(offsets) < offset < max(offsets)}
 
 
 @pytest.mark.parametrize("profile", ["5.5", "5.3"])
@@ -62,11 +59,8 @@ def lacking(writer: StoreWriter, number: int = 0) -> set[int]:
 def test_exactly_what_lacks_entries_lies_in_gaps(tmp_path_factory, profile, indexed) -> None:
     writer = written_with_holes(tmp_path_factory.mktemp("holes"), [True, *indexed, True], profile=profile)
     gaps = gaps_of(writer, has_tags=profile == "5.5")
-    inside = {
-        written.physical_offset
-        for written in writer.written
-        if any(start <= written.physical_offset < stop for start, stop in gaps)
-    }
+    offsets = [written.physical_offset for written in writer.written]
+    inside = {offset for offset in offsets if any(start <= offset < stop for start, stop in gaps)}
     assert inside == lacking(writer)
     assert list(gaps) == sorted(gaps)
 
@@ -158,12 +152,8 @@ def pairs(tail: TailIndex) -> set[tuple[int, int]]:
 
 
 def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) -> set[tuple[int, int]]:
-    return {
-        (oracles.index_hash(text), record.physical_offset)
-        for record in writer.records
-        if start <= record.physical_offset < stop
-        for text in oracles.index_keys(record)
-    }
+    records = [record for record in writer.records if start <= record.physical_offset < stop]
+    return {(oracles.index_hash(text), each.physical_offset) for each in records for text in oracles.index_keys(each)}
 
 
 @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -183,12 +183,9 @@ class Growing:
         return self.index.files[-1].index
 
     def unlisted(self) -> set[int]:
-        entries = {
-            (entry.key_hash, entry.physical_offset)
-            for covering in self.index.files
-            for number in range(1, covering.index.shape.entries + 1)
-            for entry in [covering.index.entry(number)]
-        }
+        files = [covering.index for covering in self.index.files]
+        listed = [file.entry(number) for file in files for number in range(1, file.shape.entries + 1)]
+        entries = {(entry.key_hash, entry.physical_offset) for entry in listed}
         has_tags = all(covering.has_tags for covering in self.index.files)
         return {r.physical_offset for r in self.writer.records if oracles.lacks_entry(r, entries, has_tags)}
 
@@ -223,10 +220,8 @@ def test_a_growth_is_taken_in_when_the_header_counts_it(tmp_path) -> None:
         grown = grown_shape(growing.file, growing.log, True)
         assert grown is not None
         counted = oracles.signed(content, 36, 4) - 1
-        assert (grown.entries, grown.maximum) == (
-            counted,
-            written.physical_offset if counted > shape.entries else shape.maximum,
-        )
+        maximum = written.physical_offset if counted > shape.entries else shape.maximum
+        assert (grown.entries, grown.maximum) == (counted, maximum)
 
 
 class TestDamage:
@@ -510,14 +505,11 @@ class TestDistrust:
 
     def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path) -> None:
         impossible = {
-            "slots": [0, 2**62, 2400, None, "x", float("inf"), float("nan")],
-            "entries": [-1, 10**6, 2**63],
-            "minimum": [[], 5000],
-            "maximum": [2**63],
+            "slots": [0, 2**62, 2400, None, "x", float("inf"), float("nan")], "entries": [-1, 10**6, 2**63],
+            "minimum": [[], 5000], "maximum": [2**63],
             "gaps": [5, [[1]], [["a", "b"]], [[1, 2**63]], [[20, 10]], [[30, 40], [10, 20]], [[-1, 3]], [[10, 4001]]],
-            "compacted": [-1, 151, None],
-            "segments": [7, [[1, 2]], [5]],
-        }
+            "compacted": [-1, 151, None], "segments": [7, [[1, 2]], [5]],
+        }  # fmt: skip
         for changes in ({field: value} for field, values in impossible.items() for value in values):
             assert write(tmp_path, entry(**changes)).shape_of(PATH, IDENTITY) is None
 

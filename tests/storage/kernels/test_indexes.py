@@ -197,11 +197,9 @@ class TestCheckEntries:
 
 @settings(max_examples=examples(60))
 @given(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5),
-    st.integers(0, 1000),
-    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20),
-    st.data(),
-)
+    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5), st.integers(0, 1000),
+    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20), st.data(),
+)  # fmt: skip
 def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(cells, start, drawn, data) -> None:
     bounds = []
     at = start

@@ -91,17 +91,15 @@ def _set_pointer(content: bytearray, image: oracles.IndexImage, position: int, v
     content[start : start + 4] = oracles.packed(value, 4)
 
 
-messages = st.fixed_dictionaries(
-    {
-        "topic_bytes": st.sampled_from([topic.encode() for topic in TOPICS[:3]]),
-        "keys": st.none() | st.lists(st.sampled_from(KEYS[:6]), max_size=3).map(" ".join),
-        "unique_key": st.sampled_from([None, "Aa", "BB", "u1"]),
-        "tags": st.sampled_from(TAGS),
-        "store_timestamp": st.integers(T0 - 3, T0 + 3),
-        "crc": st.sampled_from([None, None, None, None, 1]),
-        "sys_flag": st.sampled_from([0, 4, 8, 0x30]),
-    }
-)
+messages = st.fixed_dictionaries({
+    "topic_bytes": st.sampled_from([topic.encode() for topic in TOPICS[:3]]),
+    "keys": st.none() | st.lists(st.sampled_from(KEYS[:6]), max_size=3).map(" ".join),
+    "unique_key": st.sampled_from([None, "Aa", "BB", "u1"]),
+    "tags": st.sampled_from(TAGS),
+    "store_timestamp": st.integers(T0 - 3, T0 + 3),
+    "crc": st.sampled_from([None, None, None, None, 1]),
+    "sys_flag": st.sampled_from([0, 4, 8, 0x30]),
+})  # fmt: skip
 plans = st.builds(
     Plan,
     slots=st.sampled_from([1, 2, 7]),
@@ -125,13 +123,11 @@ def test_what_index_and_scan_propose_is_answered_like_the_oracle(plan: Plan, dat
         kind = data.draw(st.sampled_from(list(KINDS)))
         question = Question(
             topic=data.draw(st.sampled_from(TOPICS[:3])),
-            key=data.draw(st.sampled_from([*KEYS[:6], "u1", "TagA", "标签"])),
-            kind=kind,
-            maximum=data.draw(st.integers(1, 4)),
-            begin=-END_OF_TIME if kind == "U" else data.draw(st.just(0) | stamps),
+            key=data.draw(st.sampled_from([*KEYS[:6], "u1", "TagA", "标签"])), kind=kind,
+            maximum=data.draw(st.integers(1, 4)), begin=-END_OF_TIME if kind == "U" else data.draw(st.just(0) | stamps),
             end=END_OF_TIME if kind == "U" else data.draw(st.just(END_OF_TIME) | stamps),
             before=data.draw(st.just(END_OF_TIME) | st.sampled_from([0, *(r.physical_offset for r in records)])),
-        )
+        )  # fmt: skip
         expected = oracles.lookup(
             files, scanned, records, question.topic, question.key,
             kind=kind, begin=question.begin, end=question.end, before_offset=question.before,

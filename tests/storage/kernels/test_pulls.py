@@ -80,12 +80,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 
 @given(
-    count=st.integers(1, 700),
-    codes=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=60),
-    others=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), min_size=1, max_size=5),
-    seed=st.integers(0, 2**32),
+    count=st.integers(1, 700), codes=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=60),
+    others=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), min_size=1, max_size=5), seed=st.integers(0, 2**32),
     share=st.floats(0, 1),
-)
+)  # fmt: skip
 def test_of_any_number_of_tags_none_is_taken_for_another(many, count, codes, others, seed, share) -> None:
     (log, written), random = many, Random(seed)
     tags = [random.choice(codes if codes and random.random() < share else others) for _ in range(count)]
@@ -436,17 +434,13 @@ AT = [0, len(FIRST)]
 def test_a_run_chooses_and_says_why_it_ended() -> None:
     # A run says why it ended.
     for behind, reason, code in [
-        (b"", codes.AT_LIMIT, 0),
-        (b"\0\0\0\1", message_rows.NEED_MORE, 0),
-        (BLANK, codes.AT_BLANK, 0),
-        (BLANK[3:4] * 4 + BLANK[4:], codes.AT_DAMAGE, codes.BAD_BLANK),
-        (bytes(8), codes.AT_NOTHING, 0),
+        (b"", codes.AT_LIMIT, 0), (b"\0\0\0\1", message_rows.NEED_MORE, 0), (BLANK, codes.AT_BLANK, 0),
+        (BLANK[3:4] * 4 + BLANK[4:], codes.AT_DAMAGE, codes.BAD_BLANK), (bytes(8), codes.AT_NOTHING, 0),
         (bytes(7) + b"\1", codes.AT_DAMAGE, codes.BAD_MAGIC),
         (b"\0\0\0\1" + FIRST[4:], codes.AT_DAMAGE, codes.BAD_SIZE),
-        (record_at(BASE + len(TWO))[:-1], message_rows.NEED_MORE, 0),
-        (record_at(0), codes.AT_DAMAGE, codes.BAD_OFFSET),
+        (record_at(BASE + len(TWO))[:-1], message_rows.NEED_MORE, 0), (record_at(0), codes.AT_DAMAGE, codes.BAD_OFFSET),
         (record_at(BASE + len(TWO), crc=5), codes.AT_DAMAGE, codes.BAD_BODY_CRC),
-    ]:
+    ]:  # fmt: skip
         assert choose(TWO + behind) == ((len(TWO), reason, code, 2, AT[1]), AT)
     # Checksums are looked at only where they are wanted.
     wrong = record_at(BASE + len(TWO), crc=5, topic_bytes=b"other")

@@ -30,15 +30,13 @@ BASE = 1 << 32
 segment = partial(segment_at, BASE)
 
 
-changes = st.fixed_dictionaries(
-    {
-        "keys": st.sampled_from([None, "a", "a a b", " ", "ключ 🔑"]),
-        "unique_key": st.sampled_from([None, "U1", "Aa"]),
-        "tags": st.sampled_from([None, "TagA", "标签"]),
-        "sys_flag": st.sampled_from([0, 4, 8, 12, 0x30]),
-        "body": st.binary(max_size=10),
-    }
-)
+changes = st.fixed_dictionaries({
+    "keys": st.sampled_from([None, "a", "a a b", " ", "ключ 🔑"]),
+    "unique_key": st.sampled_from([None, "U1", "Aa"]),
+    "tags": st.sampled_from([None, "TagA", "标签"]),
+    "sys_flag": st.sampled_from([0, 4, 8, 12, 0x30]),
+    "body": st.binary(max_size=10),
+})  # fmt: skip
 
 
 OFFSET = 4096
@@ -176,14 +174,12 @@ class Walked:
         self.last_two, self.noted = (walk.before_last, walk.last), walk.queues
 
 
-appended_changes = st.fixed_dictionaries(
-    {
-        "topic_bytes": st.sampled_from([b"T", b"TT", b"U", "Grüße".encode(), b"%RETRY%G", bytes(range(1, 100))]),
-        "queue_id": st.sampled_from([0, 1, 2, 0x10000, 0x7FFFFFFF]),
-        "sys_flag": st.sampled_from([0, 4, 0x10, 0x30]),
-        "body": st.binary(max_size=10),
-    }
-)
+appended_changes = st.fixed_dictionaries({
+    "topic_bytes": st.sampled_from([b"T", b"TT", b"U", "Grüße".encode(), b"%RETRY%G", bytes(range(1, 100))]),
+    "queue_id": st.sampled_from([0, 1, 2, 0x10000, 0x7FFFFFFF]),
+    "sys_flag": st.sampled_from([0, 4, 0x10, 0x30]),
+    "body": st.binary(max_size=10),
+})  # fmt: skip
 
 
 @settings(max_examples=examples(20))
@@ -267,10 +263,7 @@ def test_a_buffer_is_held_until_the_region_goes() -> None:
 
 def scan(data, position=0, stop=None, room=1000):
     held = Bytes(data)
-    hashes, offsets = (
-        np.zeros(room + records.MAXIMUM_PIECES, np.int32),
-        np.zeros(room + records.MAXIMUM_PIECES, np.int64),
-    )
+    hashes, offsets = (np.zeros(room + records.MAXIMUM_PIECES, kind) for kind in (np.int32, np.int64))
     limit, boundary = len(data) if stop is None else stop, BASE + len(data)
     found = records.scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
     pairs = zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True)
@@ -298,7 +291,6 @@ def test_entries_that_do_not_belong_together_are_refused_and_what_is_cut_or_no_r
     for hashes, offsets in ((array("i", [1]), array("q", [1, 2])), (array("i"), array("q"))):
         with pytest.raises(ValueError, match=f"{len(hashes)} hashes of {len(offsets)} offsets"):
             records.sort_entries(hashes, offsets)
-    # What is cut or no record is told.
     # A cut record has a bad size.
     assert shape(packed()[:-1]) == records.BAD_SIZE
     assert shape(b"") == records.BAD_SIZE
@@ -311,10 +303,8 @@ def test_entries_that_do_not_belong_together_are_refused_and_what_is_cut_or_no_r
     # It may have been one when it was looked at before.
     region = Region(bytes(200))
     assert [ask(region, 0, 200) for ask in (records.has_sane_texts, records.tag_entry_hash, records.entry_hashes)] == [
-        False,
-        None,
-        None,
-    ]
+        False, None, None,
+    ]  # fmt: skip
 
 
 def test_a_scan_ends_when_its_output_is_full_and_checks_what_it_is_asked_to() -> None:

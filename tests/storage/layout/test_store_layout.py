@@ -28,6 +28,7 @@ from oracles import DEFAULT_DELAY_LEVELS as RECORDED_LEVELS
 from oracles import delay_milliseconds
 from protocol.codes import RequestCode
 from protocol.errors import ConfigError, NotAStore, StoreError, TruncatedFile
+from read_only import state_of
 from spark_jobs.read.absent_topics import unread_of_store
 from spark_jobs.read.log_ranges import find_ranges
 from spark_jobs.scan.source import find_source
@@ -450,19 +451,11 @@ def answered_offsets(name: str) -> dict[tuple[str, str, int], int]:
     return found
 
 
-def files_of(directory: Path) -> dict[str, tuple[int, int, bytes]]:
-    return {
-        str(path.relative_to(directory)): (path.stat().st_mtime_ns, path.stat().st_size, path.read_bytes())
-        for path in sorted(directory.rglob("*"))
-        if path.is_file()
-    }
-
-
 @pytest.mark.parametrize("name", FRAMES)
 def test_committed_offsets_are_what_the_broker_answered_and_nothing_is_written(name, stores) -> None:
-    before = files_of(stores[name] / "config")
+    before = state_of(stores[name] / "config")
     config = store_config.StoreConfig.load(stores[name])
-    assert files_of(stores[name] / "config") == before
+    assert state_of(stores[name] / "config") == before
     config.refuse_unknown_offsets()
     # Where a group has none, a broker answers 0 for a queue that begins with 0.
     known = {place: offset for place, offset in answered_offsets(name).items() if offset}
@@ -554,20 +547,12 @@ def test_the_default_levels_are_rocketmqs_and_junk_is_refused() -> None:
     assert (levels[0], levels[4], levels[17]) == (1000, 60_000, 7_200_000)
     # Junk is refused with its level.
     for text, complaint in [
-        ("", "level 1 is ''"),
-        (" 1s", "level 1 is ''"),
-        ("1s  5s", "level 2 is ''"),
-        ("1s 5", "level 2 is '5'"),
-        ("1s\t5s", r"level 1 is '1s\\t5s'"),
-        ("1S", "level 1 is '1S'"),
-        ("s", "level 1 is 's'"),
-        ("1.5s", "level 1 is '1.5s'"),
-        ("-1s", "level 1 is '-1s'"),
-        ("1ms", "level 1 is '1ms'"),
-        ("١s", "level 1 is '١s'"),
-        ("9223372036854775s 9223372036854776s", "level 2 is '9223372036854776s'"),
+        ("", "level 1 is ''"), (" 1s", "level 1 is ''"), ("1s  5s", "level 2 is ''"), ("1s 5", "level 2 is '5'"),
+        ("1s\t5s", r"level 1 is '1s\\t5s'"), ("1S", "level 1 is '1S'"), ("s", "level 1 is 's'"),
+        ("1.5s", "level 1 is '1.5s'"), ("-1s", "level 1 is '-1s'"), ("1ms", "level 1 is '1ms'"),
+        ("١s", "level 1 is '١s'"), ("9223372036854775s 9223372036854776s", "level 2 is '9223372036854776s'"),
         ("1" * 100 + "s", "level 1 is '1111"),
-    ]:
+    ]:  # fmt: skip
         with pytest.raises(ConfigError, match=complaint):
             parse_delay_levels(text)
 

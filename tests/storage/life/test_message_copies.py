@@ -39,17 +39,14 @@ def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY
 
 def test_a_message_is_known_by_the_topics_that_it_names_as_its_own() -> None:
     for topic, properties, names in [
-        ("T", {}, []),
-        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T"}, ["T"]),
-        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "T"}, ["T"]),
-        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, ["T"]),
+        ("T", {}, []), ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T"}, ["T"]),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "T"}, ["T"]), ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, ["T"]),
         ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "T"}, ["T"]),
         ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, ["%RETRY%G", "T"]),
-        ("%RETRY%G", {"RETRY_TOPIC": "T"}, ["T"]),
-        ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "T", "RETRY_TOPIC": "other"}, ["T"]),
+        ("%RETRY%G", {"RETRY_TOPIC": "T"}, ["T"]), ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "T", "RETRY_TOPIC": "other"}, ["T"]),
         ("T", {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}, ["%LMQ%a", "%LMQ%b"]),
         ("T", {"INNER_MULTI_DISPATCH": "plain"}, []),
-    ]:
+    ]:  # fmt: skip
         asked = {topic, *names, "T2", "", "%LMQ%a,%LMQ%b", "%LMQ%", "plain", "other", f"{topic} ", topic.lower()}
         one = decode_message(encode_message(topic=topic, properties=properties))
         assert {name for name in asked if is_known_by(one, name)} == {topic, *names}
@@ -144,11 +141,9 @@ def copy_of(writer: StoreWriter, sent: Sent, kind: str) -> None:
     """Store a copy as a broker does: with the born time and the body of the message."""
     topics = {"schedule": "SCHEDULE_TOPIC_XXXX", "half": "RMQ_SYS_TRANS_HALF_TOPIC", "timer": "rmq_sys_wheel_timer"}
     topic = topics.get(kind, {"retry": "%RETRY%g", "pop": f"%RETRY%g_{sent.topic}"}.get(kind, "%DLQ%g"))
-    properties = {
-        "retry": {"RETRY_TOPIC": sent.topic},
-        "dead letter": {"RETRY_TOPIC": sent.topic},
-        "pop": {"ORIGIN_GROUP": "g"},
-    }.get(kind, {"REAL_TOPIC": sent.topic})
+    again = {"RETRY_TOPIC": sent.topic}
+    named = {"retry": again, "dead letter": again, "pop": {"ORIGIN_GROUP": "g"}}
+    properties = named.get(kind, {"REAL_TOPIC": sent.topic})
     times = int(kind in ("retry", "pop", "dead letter"))
     stored(writer, topic, sent, properties=properties, reconsume_times=times)
 

@@ -70,12 +70,10 @@ def test_one_body_without_end_is_a_limit_for_all_that_are_asked_together() -> No
     assert condition.matches([b"x", b"aab"]) == [False, False]
 
 
-BODY = json.dumps(
-    {
-        "id": 5, "text": "5", "ok": True, "one": 1, "nil": None,
-        "a": [{"b": "x=y", "p": 5, "c": "消息"}, {"b": "z", "p": 6}],
-    }
-).encode()  # fmt: skip
+BODY = json.dumps({
+    "id": 5, "text": "5", "ok": True, "one": 1, "nil": None,
+    "a": [{"b": "x=y", "p": 5, "c": "消息"}, {"b": "z", "p": 6}],
+}).encode()  # fmt: skip
 
 
 def test_a_path_and_a_value_are_told_apart_and_compared() -> None:
@@ -191,10 +189,8 @@ def test_it_imports_nothing_from_where_somebody_is(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend("")
     asked = processes.PatternProcesses()
     assert asked.ask(QUESTION, _pattern_process.MaskAnswer) == ANSWER
-    assert (
-        asked.ask(_pattern_process.CheckQuestion("json_path", "$.a=1"), _pattern_process.CheckAnswer)
-        == _pattern_process.CheckAnswer()
-    )
+    question, answer = _pattern_process.CheckQuestion("json_path", "$.a=1"), _pattern_process.CheckAnswer
+    assert asked.ask(question, answer) == answer()
     asked.close()
     assert imported(tmp_path) == {}
 

@@ -92,20 +92,18 @@ def properties(**named: bytes) -> bytes:
     return b"".join(name.encode() + b"\x01" + value + b"\x02" for name, value in named.items())
 
 
-messages = st.fixed_dictionaries(
-    {
-        "topic": st.sampled_from(["T", "\ufffdtopic"]),
-        "properties": st.builds(
-            lambda keys, unique, tags: properties(KEYS=b" ".join(keys), UNIQ_KEY=unique, TAGS=tags),
-            st.lists(st.sampled_from([*BROKEN, b"a\xff", b"\xffb"]), min_size=1, max_size=3),
-            st.sampled_from(BROKEN),
-            st.sampled_from(BROKEN),
-        ),
-        "store_timestamp": st.integers(1000, 1004),
-        "sys_flag": st.sampled_from([0, 0, 12]),
-        "body_crc": st.sampled_from([None, None, None, 1]),
-    }
-)
+messages = st.fixed_dictionaries({
+    "topic": st.sampled_from(["T", "\ufffdtopic"]),
+    "properties": st.builds(
+        lambda keys, unique, tags: properties(KEYS=b" ".join(keys), UNIQ_KEY=unique, TAGS=tags),
+        st.lists(st.sampled_from([*BROKEN, b"a\xff", b"\xffb"]), min_size=1, max_size=3),
+        st.sampled_from(BROKEN),
+        st.sampled_from(BROKEN),
+    ),
+    "store_timestamp": st.integers(1000, 1004),
+    "sys_flag": st.sampled_from([0, 0, 12]),
+    "body_crc": st.sampled_from([None, None, None, 1]),
+})  # fmt: skip
 
 
 @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])

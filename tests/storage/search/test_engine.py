@@ -130,33 +130,26 @@ class TestBodies:
 
 bodies = st.one_of(
     st.binary(max_size=200),
-    st.sampled_from(
-        [
-            *(b'{"id": 5, "a": [{"b": "abc"}]}', b'{"id":"5"}', b'{"a":[{"b":"\\u0061bc"}]}', b"abc", b"xabcx" * 30),
-            *(gzip.compress(b'{"id": 5}' + b" " * 60), gzip.compress(gzip.compress(b"xabc" * 9)), b"\x1f\x8b\x08abc"),
-            *(zstandard.compress(b"abc" * 20), '{"b": "标abc"}'.encode("gbk"), "标".encode("utf-16-le")),
-        ]
-    ),
-)
+    st.sampled_from([
+        *(b'{"id": 5, "a": [{"b": "abc"}]}', b'{"id":"5"}', b'{"a":[{"b":"\\u0061bc"}]}', b"abc", b"xabcx" * 30),
+        *(gzip.compress(b'{"id": 5}' + b" " * 60), gzip.compress(gzip.compress(b"xabc" * 9)), b"\x1f\x8b\x08abc"),
+        *(zstandard.compress(b"abc" * 20), '{"b": "标abc"}'.encode("gbk"), "标".encode("utf-16-le")),
+    ]),
+)  # fmt: skip
 NAMED_SENDERS = [{"__BORNHOST": named} for named in ("10.1.2.3", "10.1.9.9:81", "[::1]:80", "APP", "app:5")]
 messages = st.lists(
-    st.fixed_dictionaries(
-        {
-            "topic": st.sampled_from(["T", "TT", "消息"]),
-            "body": bodies,
-            "keys": st.sampled_from([None, "a b", "abc k1", " abc"]),
-            "unique_key": st.sampled_from([None, "abc", "7F"]),
-            "tags": st.sampled_from([None, "A", "AB", "标"]),
-            "properties": st.sampled_from([{}, {"n": "5"}, {"n": "abc"}, {"A": "abc", "n": "7"}, *NAMED_SENDERS]),
-            "sys_flag": st.sampled_from([0, 0, 0, 1, 0x101, 0x201, 0x301, 0x701]),
-            "born_host": st.sampled_from([("10.1.2.3", 80), ("10.1.9.9", 81), ("::1", 80), ("2001:db8::5", 81)]),
-            "magic": st.sampled_from([None, 0xDAA320AB]),
-            "property_crc": st.booleans(),
-        }
-    ),
+    st.fixed_dictionaries({
+        "topic": st.sampled_from(["T", "TT", "消息"]), "body": bodies,
+        "keys": st.sampled_from([None, "a b", "abc k1", " abc"]),
+        "unique_key": st.sampled_from([None, "abc", "7F"]), "tags": st.sampled_from([None, "A", "AB", "标"]),
+        "properties": st.sampled_from([{}, {"n": "5"}, {"n": "abc"}, {"A": "abc", "n": "7"}, *NAMED_SENDERS]),
+        "sys_flag": st.sampled_from([0, 0, 0, 1, 0x101, 0x201, 0x301, 0x701]),
+        "born_host": st.sampled_from([("10.1.2.3", 80), ("10.1.9.9", 81), ("::1", 80), ("2001:db8::5", 81)]),
+        "magic": st.sampled_from([None, 0xDAA320AB]), "property_crc": st.booleans(),
+    }),
     min_size=1,
     max_size=25,
-)
+)  # fmt: skip
 criteria_of_all_kinds = st.builds(
     Criteria,
     topic=st.sampled_from([None, None, "T", "消息", "nowhere"]),

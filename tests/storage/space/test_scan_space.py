@@ -48,25 +48,23 @@ def test_a_recorded_store_is_counted_as_by_the_oracle(tmp_path, name) -> None:
     assert problems_of(opened(store).commit_log, tally) == []
 
 
-MESSAGES = st.fixed_dictionaries(
-    {
-        "topic": st.sampled_from(["T", "Topic-2", "Ünïcode", "x" * 127]),
-        "body": st.sampled_from([b"", b"a", b"b" * 300, b"c" * 3000]),
-        "tags": st.sampled_from([None, "A", "B", "Ä"]),
-        "queue_id": st.sampled_from([0, 1, 7, 2**31 - 1]),
-        "born_host": st.sampled_from([("10.0.0.1", 1), ("10.0.0.1", 2), ("10.0.0.2", 1), ("2001:db8::1", 5)]),
-        "hours": st.integers(0, 30),
-        "properties": st.sampled_from(
-            [{}, {"a": "__BORNHOST"}]
-            + [
-                {"a": "b", "__BORNHOST": named}
-                for named in (
-                    "10.0.0.1:5", "10.9.9.9", "[2001:db8::1]:7", "2001:db8::2", "app-Host-7", "app:9", "1.2.3", "?",
-                )
-            ]
-        ),
-    }
-)  # fmt: skip
+MESSAGES = st.fixed_dictionaries({
+    "topic": st.sampled_from(["T", "Topic-2", "Ünïcode", "x" * 127]),
+    "body": st.sampled_from([b"", b"a", b"b" * 300, b"c" * 3000]),
+    "tags": st.sampled_from([None, "A", "B", "Ä"]),
+    "queue_id": st.sampled_from([0, 1, 7, 2**31 - 1]),
+    "born_host": st.sampled_from([("10.0.0.1", 1), ("10.0.0.1", 2), ("10.0.0.2", 1), ("2001:db8::1", 5)]),
+    "hours": st.integers(0, 30),
+    "properties": st.sampled_from(
+        [{}, {"a": "__BORNHOST"}]
+        + [
+            {"a": "b", "__BORNHOST": named}
+            for named in (
+                "10.0.0.1:5", "10.9.9.9", "[2001:db8::1]:7", "2001:db8::2", "app-Host-7", "app:9", "1.2.3", "?",
+            )
+        ]
+    ),
+})  # fmt: skip
 
 
 @settings(max_examples=examples(12))

@@ -251,9 +251,7 @@ def test_of_a_recorded_running_broker_what_it_cut_off_is_neither_found_nor_count
     assert (found.severity, found.physical_offset, found.found) == (Severity.INFO, 1352, LEFT_OVER)
 
 
-def test_once_it_has_stopped_they_are_messages_and_doctor_says_what_they_may_be(
-    case,
-) -> None:
+def test_once_it_has_stopped_they_are_messages_and_doctor_says_what_they_may_be(case) -> None:
     assert [rocketlens("find", case, key).code for key in ("a8", "a9", "b7")] == [0, 0, 0]
     found = only(case, "queue-reach")
     assert "from message 1352 on, which were stored 99000 ms before the one in front of them" in found.found
@@ -331,9 +329,7 @@ def test_what_was_cut_off_never_comes_back(data, old, is_refreshed, monkeypatch)
 
 @settings(max_examples=examples(4), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), old=st.integers(4, 30), is_live=st.booleans(), has_epochs=st.booleans())
-def test_without_queue_files_what_is_older_than_the_last_epoch_is_none(
-    data, old, is_live, has_epochs, monkeypatch
-) -> None:
+def test_without_queues_what_is_older_than_the_last_epoch_is_none(data, old, is_live, has_epochs, monkeypatch) -> None:
     """Its queues are in RocksDB; of a stopped one `doctor` says what they may be."""
     hurry(monkeypatch)
     monkeypatch.setattr(store_state, "_probe_lock", lambda _: (is_live, 1 if is_live else None))

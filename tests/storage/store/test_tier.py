@@ -233,9 +233,7 @@ def test_one_of_several_brokers_has_to_be_named(tmp_path: Path, tiered: Tiered) 
     assert bodies(pull_all(one, 0)) == expected(tiered, 0, 0, IN_TIER)
 
 
-def test_cut_metadata_and_files_that_it_names_and_the_tier_lacks_are_named_and_files_are_served(
-    tmp_path, tiered
-) -> None:
+def test_cut_metadata_and_files_that_it_names_and_the_tier_lacks_are_named(tmp_path, tiered) -> None:
     copied = copy_of(tiered, tmp_path)
     path = copied.store / "config" / "tieredStoreMetadata.json"
     path.parent.mkdir(exist_ok=True)
