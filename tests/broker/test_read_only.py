@@ -10,23 +10,13 @@ from pathlib import Path
 
 import pytest
 
+import read_only
 from blocking_client import eventually
 from broker.endpoint import Endpoint
 from broker_harness import connected
 from growing_store import GrowingStore
 from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
-from read_only import (
-    ROOT,
-    attempts,
-    difference,
-    environment,
-    guarded,
-    reachable_directory,
-    sealed_copy,
-    state_directory_beside,
-    state_of,
-)
 
 START_SECONDS = 180
 STOP_SECONDS = 60
@@ -50,9 +40,13 @@ FIELDS = {
 @contextlib.contextmanager
 def serving(store, report, *options):
     """`rocketlens serve` under guard on a free port; the log goes to stderr, shown when it does not start."""
-    command = guarded(store, report, "rocketlens.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options)
+    command = read_only.guarded(
+        store, report, "rocketlens.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options
+    )
     with report.with_name("log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT, env=environment())
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=log, cwd=read_only.ROOT, env=read_only.environment()
+        )
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
@@ -80,9 +74,9 @@ async def send_every_code(endpoint: Endpoint) -> dict[int, int]:
 @pytest.mark.parametrize("loop", ["uvloop", pytest.param("asyncio", marks=pytest.mark.soak)])
 def test_a_sealed_store_is_served_and_nothing_in_it_changes(g1_store: Path, tmp_path: Path, loop: str) -> None:
     report = tmp_path / "report"
-    with sealed_copy(g1_store) as store:
-        before = state_of(store)
-        options = ["--state-dir", str(state_directory_beside(store)), "--loop", loop]
+    with read_only.sealed_copy(g1_store) as store:
+        before = read_only.state_of(store)
+        options = ["--state-dir", str(read_only.state_directory_beside(store)), "--loop", loop]
         with serving(store, report, *options) as (process, endpoint):
             if os.getuid() == 0:
                 assert "Uid:\t65534" in Path(f"/proc/{process.pid}/status").read_text()
@@ -93,18 +87,18 @@ def test_a_sealed_store_is_served_and_nothing_in_it_changes(g1_store: Path, tmp_
             assert answers[RequestCode.QUERY_MESSAGE] == ResponseCode.SUCCESS
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
-        assert attempts(report) == []
-        assert difference(before, state_of(store)) == {}
+        assert read_only.attempts(report) == []
+        assert read_only.difference(before, read_only.state_of(store)) == {}
 
 
 def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path: Path) -> None:
     """Growth, files that expire and directories that are exchanged, held pulls included."""
     report = tmp_path / "report"
-    with reachable_directory() as directory:
+    with read_only.reachable_directory() as directory:
         growing = GrowingStore(directory / "store")
         growing.add()
         growing.flush()
-        state = state_directory_beside(growing.root)
+        state = read_only.state_directory_beside(growing.root)
         with serving(growing.root, report, "--workers", "0", "--state-dir", str(state)) as (process, endpoint):
             for step in range(4):
                 for _ in range(12):
@@ -115,13 +109,13 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
                 (*changes, growing.make_segment_in_advance)[step]()
             last = growing.add(keys="last")
             growing.flush()
-            before = state_of(growing.root)
+            before = read_only.state_of(growing.root)
             pull(endpoint, last.queue_offset)
             eventually(lambda: maps_nothing_deleted(process.pid, growing.root), "what is gone to be let go")
             process.send_signal(signal.SIGTERM)
             assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
-        assert attempts(report) == []
-        assert difference(before, state_of(growing.root)) == {}
+        assert read_only.attempts(report) == []
+        assert read_only.difference(before, read_only.state_of(growing.root)) == {}
 
 
 def pull(endpoint: Endpoint, queue_offset: int) -> None:

@@ -9,7 +9,7 @@ from grpc_cases import asked_of, recorded
 from interop.flows import FLOWS, as_stored, ends, expected, shown
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaError, Subscription
-from interop.official_proxy import official_proxy, receive_by_grpc
+from interop.other_clients import official_proxy, receive_by_grpc
 from interop.stages import our_stage
 from interop.wire import ask
 from protocol.codes import RequestCode

@@ -1,25 +1,30 @@
-"""A session is tested with bytes alone: every split, every state, and whatever may happen in it."""
+"""A session is tested with bytes alone, in every split and state; and what connections may cost together."""
 
+import asyncio
+import logging
 import struct
+from functools import partial
 from itertools import product
 
 import pytest
 
 from broker.endpoint import Endpoint
-from broker.limits import Limits
+from broker.limits import MIB, Limits
+from broker.metrics.slow_queries import Visit
+from broker.net._pending_requests import FIELD_COST, PendingRequest, PendingRequests
 from broker.net._session import Session, SessionState
-from broker.net.budget import ConnectionBudget
-from broker.net.scheduler import SHARE_BYTES, SMALL_READ, TURN_FRAMES, Scheduler
+from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, PENDING_REQUEST_BYTES, ConnectionBudget
+from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Scheduler
 from broker.net.session_settings import SessionSettings
 from broker.service.dispatcher import Dispatcher, handles
 from broker.service.pending_reply import PendingReply
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Response, decode_command, encode_request
+from protocol.command import Command, Response, decode_command, encode_request
 from protocol.errors import StoreError
 from protocol.frame import PREFIX, FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from still_clock import StillClock
-from storage.files.waiting import Wait
+from storage.files.waiting import Unfinished, Wait
 
 OPEN, QUEUED, HELD = SessionState.OPEN, SessionState.QUEUED, SessionState.HELD
 ENDING, FINISHED, LOST = SessionState.ENDING, SessionState.FINISHED, SessionState.LOST
@@ -439,3 +444,165 @@ def test_what_a_file_that_was_cut_meanwhile_may_have_spoiled_is_not_sent(monkeyp
     good, failed = ResponseCode.SUCCESS, (ResponseCode.SYSTEM_ERROR, b"")
     found, whole = (good, b"found"), (good, b"whole")
     assert codes == {1: found, 2: failed, 3: found, 4: failed, 6: failed, 7: whole, 8: whole, 9: failed}
+
+
+LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60, reader_seconds=60)
+
+
+class Mate:
+    def __init__(self, unsent_bytes: int = 0) -> None:
+        self.unsent_bytes = unsent_bytes
+        self.owes_rest = True
+        self.reasons: list[str] = []
+
+    def drop(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+
+def sizes(*peers):
+    return {peer: partial(getattr, peer, "unsent_bytes") for peer in peers}
+
+
+@pytest.fixture
+def costs(clock) -> ConnectionBudget:
+    return ConnectionBudget(LIMITS, clock)
+
+
+def test_what_is_received_is_the_sum_of_what_connections_hold(costs: ConnectionBudget) -> None:
+    first, second = Mate(), Mate()
+    costs.holds(first, 100, is_new=True)
+    costs.holds(second, 50, is_new=True)
+    costs.holds(first, 300, is_new=False)
+    assert costs.received == 350
+    costs.holds(first, 20, is_new=True)
+    costs.forget(second)
+    assert costs.received == 20
+    costs.holds(first, 0, is_new=False)
+    costs.holds(second, 0, is_new=True)
+    assert costs.received == 0
+
+
+def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: ConnectionBudget) -> None:
+    oldest, busy, newest = Mate(), Mate(), Mate()
+    costs.holds(oldest, MIB, is_new=True)
+    costs.holds(busy, 4 * MIB, is_new=True)
+    costs.holds(oldest, 2 * MIB, is_new=False)
+    costs.holds(newest, 5 * MIB, is_new=True)
+    assert "received_bytes" in oldest.reasons[0]
+    assert costs.received == 9 * MIB
+    # One that completes a request stands behind all others again.
+    costs.holds(busy, 4 * MIB, is_new=True)
+    costs.holds(Mate(), 2 * MIB, is_new=True)
+    assert (len(newest.reasons), busy.reasons) == (1, [])
+
+
+def test_a_request_has_to_be_complete_in_time(costs, clock) -> None:
+    slow, quick, held = Mate(), Mate(), Mate()
+    for peer in (slow, quick, held):
+        costs.holds(peer, 10, is_new=True)
+    held.owes_rest = False
+    clock.seconds += 59
+    costs.sweep(sizes(slow, quick, held))
+    costs.holds(slow, 11, is_new=False)
+    costs.holds(quick, 11, is_new=True)
+    clock.seconds += 2
+    costs.sweep(sizes(slow, quick, held))
+    assert "frame_seconds" in slow.reasons[0]
+    assert quick.reasons == held.reasons == []
+    held.owes_rest = True
+    clock.seconds += 61
+    costs.sweep(sizes(quick, held))
+    assert quick.reasons
+    assert held.reasons
+
+
+def test_a_client_that_is_not_read_has_to_read_in_time(costs, clock) -> None:
+    slow, quick = Mate(), Mate()
+    costs.reads_slowly(slow)
+    costs.reads_slowly(quick)
+    costs.reads_again(quick)
+    clock.seconds += 61
+    costs.sweep(sizes(slow, quick))
+    assert "reader_seconds" in slow.reasons[0]
+    assert quick.reasons == []
+
+
+def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs: ConnectionBudget) -> None:
+    slow, large, small = Mate(3 * MIB), Mate(6 * MIB), Mate(5 * MIB)
+    costs.reads_slowly(slow)
+    costs.sweep(sizes(slow, large, small))
+    assert [len(peer.reasons) for peer in (slow, large, small)] == [1, 1, 0]
+    assert costs.unsent == 5 * MIB
+
+
+def test_complaints_about_clients_do_not_fill_the_log(costs, clock, caplog) -> None:
+    with caplog.at_level(logging.WARNING):
+        for number in range(COMPLAINTS + 30):
+            costs.complain("client %d", number)
+        assert len(caplog.records) == COMPLAINTS
+        clock.seconds += COMPLAINTS_SECONDS
+        costs.complain("client again")
+    messages = [record.getMessage() for record in caplog.records[-2:]]
+    assert messages == ["30 more such warnings were not logged", "client again"]
+
+
+def pending_with(**limits: int) -> tuple[PendingRequests, ConnectionBudget]:
+    budget = ConnectionBudget(Limits(**limits), lambda: 0.0)
+    return PendingRequests(budget), budget
+
+
+PULL = Command(code=RequestCode.PULL_MESSAGE)
+
+
+def waiting():
+    yield Wait("a page")
+    return Response()
+
+
+def look_up(command: Command = PULL) -> PendingRequest:
+    wait = Wait("a page")
+    return PendingRequest(command, Visit(wait), Unfinished(wait, waiting()))
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [({"topic": "T" * 100}, FIELD_COST + 105), ({"topic": "消" * 100}, FIELD_COST + 405), (b"[" * 500, 500)],
+)
+def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | bytes, size: int) -> None:
+    pending, budget = pending_with()
+    request = look_up(Command(code=RequestCode.PULL_MESSAGE, ext_fields=fields, body=b"body"))
+    pending.add(request)
+    assert (len(pending), pending.cost) == (1, PENDING_REQUEST_BYTES + size + 4)
+    pending.remove(request)
+    assert (len(pending), pending.cost, budget.in_flight) == (0, 0, 0)
+
+
+class Reader:
+    def __init__(self, turns, work, had_turn) -> None:
+        self.turns = turns
+        self.work = work
+        self.had_turn = had_turn
+
+    def go_on(self) -> None:
+        self.had_turn(self)
+        self.work -= 1
+        if self.work:
+            self.turns.join(self)
+
+
+async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_order() -> None:
+    turns, had = Scheduler(asyncio.get_running_loop().call_soon), list[Reader | None]()
+    first, second = Reader(turns, 3, had.append), Reader(turns, 2, had.append)
+    for client in (first, second, second):
+        turns.join(client)
+    for _ in range(6):
+        await asyncio.sleep(0)
+        had.append(None)
+    assert had == [first, None, second, None, first, None, second, None, first, None, None]
+
+
+async def test_who_waits_makes_the_others_answer_in_slices() -> None:
+    turns = Scheduler(asyncio.get_running_loop().call_soon)
+    assert (turns.is_crowded, turns.stop(10 * SMALL_READ)) == (False, 10 * SMALL_READ)
+    turns.join(Reader(turns, 1, lambda client: None))
+    assert (turns.is_crowded, turns.stop(10 * SMALL_READ), turns.stop(100)) == (True, SLICE_BYTES, 100)

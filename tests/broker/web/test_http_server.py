@@ -9,8 +9,6 @@ import re
 import shutil
 import socket
 import threading
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -524,14 +522,8 @@ def listeners():
 
 
 def asked(listeners, path, method="GET") -> tuple[int, str]:
-    port = listeners[0].endpoint.port
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+    answer = httpx.request(method, f"http://127.0.0.1:{listeners[0].endpoint.port}{path}", timeout=PATIENCE_SECONDS)
+    return answer.status_code, answer.text
 
 
 def test_it_lives_and_is_not_ready(listeners) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import re
-import urllib.error
-import urllib.request
 from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
@@ -141,13 +139,9 @@ def origin(g1_store):
         yield origin
 
 
-def get(place: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    request = urllib.request.Request(place, headers={name.replace("_", "-"): value for name, value in headers.items()})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, {name.lower(): value for name, value in error.headers.items()}, error.read()
+def get(place: str, **headers: str) -> tuple[int, httpx.Headers, bytes]:
+    answer = httpx.get(place, headers={name.replace("_", "-"): text for name, text in headers.items()}, timeout=60)
+    return answer.status_code, answer.headers, answer.content
 
 
 def test_every_file_comes_with_the_policy(origin: str) -> None:

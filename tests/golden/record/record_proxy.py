@@ -8,7 +8,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "support"), str(HERE.parents[2])]
 
 from grpc_cases import record  # noqa: E402
-from interop.official_proxy import official_proxy  # noqa: E402
+from interop.other_clients import official_proxy  # noqa: E402
 from interop.stages import our_stage  # noqa: E402
 from interop.stored import stored  # noqa: E402
 

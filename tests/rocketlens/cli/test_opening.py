@@ -246,11 +246,6 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def own(authority):
-    return authority.sign("client", PASSWORD)
-
-
-@pytest.fixture(scope="module")
 def secured(g1_store, authority, tmp_path_factory):
     """It speaks TLS alone, to clients with a certificate, and answers signed requests alone."""
     pair = authority.sign("server")
@@ -268,15 +263,10 @@ def credentials(tmp_path):
 
 
 @pytest.fixture
-def password(tmp_path):
-    path = tmp_path / "password"
-    path.write_text(PASSWORD + "\n")
-    return path
-
-
-@pytest.fixture
-def tls(authority, own, password) -> tuple[object, ...]:
-    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
+def tls(authority, tmp_path) -> tuple[object, ...]:
+    own, key = authority.sign("client", PASSWORD)
+    (tmp_path / "password").write_text(PASSWORD + "\n")
+    ours = ("--tls-cert", own, "--tls-key", key, "--tls-key-password-file", tmp_path / "password")
     return ("--tls-ca", authority.certificate, *ours)
 
 
@@ -285,29 +275,18 @@ def unique_keys(outcome) -> list[str]:
     return [message["uniqueKey"] for message in outcome.messages]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        *(("find", UNIQUE_KEY_OF_SERVER_OPTIONS), ("doctor",), ("tail", "--topic", "TopicTest")),
-        *(
-            pytest.param(each, marks=pytest.mark.soak)
-            for each in (
-                *(("groups",), ("info",), ("topics",), ("space",)),
-                *(("life", UNIQUE_KEY_OF_SERVER_OPTIONS), ("pending",), ("search", "--topic", "TopicTest")),
-            )
-        ),
-    ],
-    ids=lambda question: str(question[0]),
-)
-def test_every_command_that_asks_a_server_takes_them(
-    g1_store, secured, authority, own, password, tmp_path, question
-) -> None:
-    command, *rest = question
+ASKED = {"find": (UNIQUE_KEY_OF_SERVER_OPTIONS,), "doctor": (), "tail": ("--topic", "TopicTest")}
+ASKED_IN_SOAK = {"life": (UNIQUE_KEY_OF_SERVER_OPTIONS,), "search": ("--topic", "TopicTest")}
+ASKED_IN_SOAK |= dict.fromkeys(("groups", "info", "topics", "space", "pending"), ())
+
+
+@pytest.mark.parametrize("command", [*ASKED, *(pytest.param(each, marks=pytest.mark.soak) for each in ASKED_IN_SOAK)])
+def test_every_command_that_asks_a_server_takes_them(g1_store, secured, tls, tmp_path, command) -> None:
+    rest = (ASKED | ASKED_IN_SOAK)[command]
     credentials = tmp_path / "admin.yml"  # lists are for administrators
     credentials.write_text(f"accessKey: {ADMIN}\nsecretKey: {ADMIN_SECRET}\n")
-    ours = ("--tls-cert", own[0], "--tls-key", own[1], "--tls-key-password-file", password)
-    asked = (command, secured, *rest, "--json", *ours, "--credentials", credentials)
-    for trusting in (("--tls-ca", authority.certificate), ("--tls-no-verify",)):
+    asked = (command, secured, *rest, "--json", *tls[2:], "--credentials", credentials)
+    for trusting in (tls[:2], ("--tls-no-verify",)):
         outcome = rocketlens(*asked, *trusting)
         assert outcome.code == (1 if command == "pending" else 0), outcome.errors
         assert outcome.output
@@ -448,20 +427,11 @@ def test_the_options_of_a_store_are_taken(g1_store, tmp_path) -> None:
     assert "memory://nowhere" in absent["error"]
 
 
-def test_a_server_with_tls_and_accounts_is_asked(g1_store, tmp_path) -> None:
-    authority = Authority.make(tmp_path)
-    own, key = authority.sign("client", "open sesame")
-    (tmp_path / "password").write_text("open sesame\n")
-    (tmp_path / "tools.yml").write_text(f"accessKey: {READER}\nsecretKey: {READER_SECRET}\n")
-    tls = TlsOptions("enforcing", *authority.sign("server"), client_ca=authority.certificate, client_auth="required")
-    acl = write_accounts(tmp_path / "plain_acl.yml")
-    keys = ("--credentials", tmp_path / "tools.yml")
-    ours = ("--tls-cert", own, "--tls-key", key, "--tls-key-password-file", tmp_path / "password")
+def test_a_server_with_tls_and_accounts_is_asked(secured, tls, credentials) -> None:
     asked = [call(1, "find", text=UNIQUE_KEY, topic="TopicTest", kind="unique key")]
-    with serving_in_a_thread(service_of(MessageStore.open(g1_store), tls=tls, acl=acl)) as endpoint:
-        for way in (("--tls-ca", authority.certificate), ("--tls", "--tls-no-verify")):
-            (found,) = answers(endpoint, *way, *ours, *keys, says=asked)
-            assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY]
+    for way in (tls, ("--tls", "--tls-no-verify", *tls[2:])):
+        (found,) = answers(secured, *way, "--credentials", credentials, says=asked)
+        assert [each["uniqueKey"] for each in found["messages"]] == [UNIQUE_KEY]
 
 
 def test_a_server_answers_assistants_where_it_has_an_http_port_alone(g1_store) -> None:

@@ -7,13 +7,12 @@ import os
 import shutil
 import signal
 import socket
-import urllib.error
-import urllib.request
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import grpc
+import httpx
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
@@ -140,13 +139,9 @@ def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
             count -= len(decoder.feed(connection.recv(1 << 16)))
 
 
-def status_of(server, path, **headers) -> int:
-    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+def status_of(server, path, trusted=True, **headers) -> int:
+    place = f"http{'' if trusted is True else 's'}://127.0.0.1:{server.http_port}{path}"
+    return httpx.get(place, headers=headers, verify=trusted, timeout=DEADLINE_SECONDS).status_code
 
 
 def figures_that(server, check):
@@ -195,25 +190,21 @@ def test_the_log_in_json_is_an_object_a_line_and_slow_queries_are_in_it(g1_store
     assert not any("secret-key-4711" in line for line in lines)
 
 
-def api_status(server, path, **headers) -> int:
-    return status_of(server, f"/api/v1{path}", **headers)
-
-
 def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_store: Path, tmp_path: Path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
     options = ["--http", "0", "--workers", "2", "--acl", str(tmp_path / "plain_acl.yml"), "--http-host", "ops.example"]
     with serving_process(g1_store, tmp_path, *options, "--mask", "tags") as server:
         assert status_of(server, "/") == 200
         assert status_of(server, "/page/main.js") == 200
-        assert api_status(server, "/store") == 401
+        assert status_of(server, "/api/v1/store") == 401
         for host, status in (("ops.example", 200), ("localhost", 200), ("evil.example", 403)):
-            assert api_status(server, "/find?text=hotkey", Host=host, **keys(READER, READER_SECRET)) == status
+            assert status_of(server, "/api/v1/find?text=hotkey", Host=host, **keys(READER, READER_SECRET)) == status
             assert status_of(server, "/metrics", Host=host) == status
             assert status_of(server, "/healthz", Host=host) == status_of(server, "/readyz", Host=host) == 200
-        assert api_status(server, "/health", **keys(READER, READER_SECRET)) == 403
-        assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
+        assert status_of(server, "/api/v1/health", **keys(READER, READER_SECRET)) == 403
+        assert status_of(server, "/api/v1/health", **keys(ADMIN, ADMIN_SECRET)) == 200
         for path, status in (("/messages?topic=TopicTest", 200), ("/messages?topic=TopicTest&tag=TagA", 400)):
-            assert api_status(server, path, **keys(ADMIN, ADMIN_SECRET)) == status  # tags are masked
+            assert status_of(server, f"/api/v1{path}", **keys(ADMIN, ADMIN_SECRET)) == status  # tags are masked
         assert server.stop() == 0
         assert not any(secret in server.errors.read_text() for secret in SECRETS)
 
@@ -225,16 +216,7 @@ def test_a_page_by_tls_asks_for_a_login_and_probes_need_neither(g1_store: Path, 
     options = ["--http", "0.0.0.0:0", "--http-auth", "basic-metrics", "--http-tls", "--acl", str(acl)]
     files = ["--tls-cert", str(certificate), "--tls-key", str(key), "--audit-log", str(log)]
     with serving_process(g1_store, tmp_path, *options, *files) as server:
-
-        def status(path: str, **headers: str) -> int:
-            request = urllib.request.Request(f"https://127.0.0.1:{server.http_port}{path}", headers=headers)
-            try:
-                trusted = authority.client_context()
-                with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS, context=trusted) as answer:
-                    return int(answer.status)
-            except urllib.error.HTTPError as error:
-                return error.code
-
+        status = partial(status_of, server, trusted=authority.client_context())
         reader = keys(READER, READER_SECRET)
         assert status_of(server, "/healthz") == status_of(server, "/readyz") == status("/readyz") == 200
         for path in ("/", "/page/main.js", "/api/v1/message?offset=0", "/metrics"):
