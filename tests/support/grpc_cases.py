@@ -130,10 +130,7 @@ CALLS = {
     "settings-pull": (subscribing("PULL_CONSUMER"), _by("client@3")),
     "settings-lite": (subscribing("LITE_PUSH_CONSUMER"), _by("client@4")),
     "settings-unspecified": (subscribing("CLIENT_TYPE_UNSPECIFIED"), _by("client@5")),
-    "settings-no-type": (
-        {"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}},
-        _by("client@6"),
-    ),
+    "settings-no-type": ({"settings": {"access_point": ENDPOINTS, "subscription": {"group": GROUP}}}, _by("client@6")),
     "settings-twice": [subscribing(), subscribing(receive_batch_size=2)],
     "settings-known-group": (subscribing(group={"name": "CG_TAG"}), _by("client@7")),
     "settings-producer": (_publishing(TOPIC), _by("producer@1")),
@@ -147,16 +144,10 @@ CALLS = {
     "settings-unknown-topic": (subscribing(topic={"name": "NoSuchTopic"}), _by("client@9")),
     "settings-bad-sql": (subscribing(expression={"type": "SQL", "expression": "a >"}), _by("client@9")),
     "settings-no-client-id": (subscribing(), NOBODY),
-    "settings-in-namespace": (
-        subscribing(group={"resource_namespace": "ns", "name": "GroupOfGrpc"}),
-        _by("client@10"),
-    ),
+    "settings-in-namespace": (subscribing(group={"resource_namespace": "ns", "name": "GroupOfGrpc"}), _by("client@10")),
     "telemetry-nothing": ([{}, subscribing()], ME, 1),
     "telemetry-trace-of-nobody": (
-        [
-            {"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}},
-            subscribing(),
-        ],
+        [{"status": {"code": "OK"}, "thread_stack_trace": {"nonce": "n", "thread_stack_trace": "t"}}, subscribing()],
         ME,
         1,
     ),

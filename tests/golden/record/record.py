@@ -169,9 +169,7 @@ RECORDINGS = (
     in_rocksdb("g2-rocksdb-v2", ROCKSDB | {"configManagerVersion": "v2"}, frames=ANSWERS, is_killed=True),
     in_rocksdb("g2-rocksdb-double", DOUBLE),
     in_rocksdb(
-        "g2-rocksdb-selective",
-        DOUBLE | {"rocksdbCQSelectiveDoubleWriteEnable": "true"},
-        version=NEWEST_BROKER_VERSION,
+        "g2-rocksdb-selective", DOUBLE | {"rocksdbCQSelectiveDoubleWriteEnable": "true"}, version=NEWEST_BROKER_VERSION
     ),
 )
 
