@@ -15,11 +15,10 @@ import zlib
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 import pytest
 
-import port_flood
 import protocol.bodies
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
 from broker.endpoint import Endpoint
@@ -28,16 +27,127 @@ from broker.service.long_work import UNITS_A_BYTE, UNITS_A_TURN
 from broker.web.api.application import Api
 from broker.web.api.cursors import encode_cursor
 from broker_harness import connected, service_of, serving
+from draining import pull_of
 from frame_garbage import Garbage
 from heartbeats import consumer, heartbeat, subscription
-from port_flood import LARGE
 from process import serving_process
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import encode_request
 from storage.filter.sql92._parser import Parser
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
-from url_garbage import UrlGarbage
+
+VALUES = [
+    lambda rng: "=" * rng.randrange(1, 10_000),
+    lambda rng: "(" * rng.randrange(1, 3_000) + ")" * rng.randrange(1, 3_000),
+    lambda rng: "(a*)*" * rng.randrange(1, 1_000) + "b",
+    lambda rng: "[\\w-\\d]" * rng.randrange(1, 1_000),
+    lambda rng: "|".join(f"x{number}{{1,{rng.randrange(1, 1000)}}}" for number in range(rng.randrange(1, 300))),
+    lambda rng: "$" + "..a[?(@.b=='c')]" * rng.randrange(1, 500),
+    lambda rng: "$." + "a=1 " * rng.randrange(1, 1_500),
+    lambda rng: " AND ".join(f"a{number} > {number}" for number in range(rng.randrange(1, 800))),
+    lambda rng: "NOT " * rng.randrange(1, 2_000) + "a",
+    lambda rng: "||".join(f"Tag{number}" for number in range(rng.randrange(1, 1_500))),
+    lambda rng: rng.choice(("-1", "0", "1", str(2**31), str(2**63 - 1), str(2**63), "1" + "0" * 30, "1" + "0" * 4400)),
+    lambda rng: "".join(chr(rng.randrange(1, 0xD800)) for _ in range(rng.randrange(1, 500))),
+    lambda rng: rng.choice(("\x00", "\r\nX: y", "../../etc/passwd", "%", "%zz", "\ufeff", "\u202e", "")),
+    lambda rng: rng.choice(("TopicTest", "*", "TagA", "a = 1", ".*", "body", "0", "1", "6581", "-1h", "true")),
+]
+
+
+PLAIN = {"topic": "TopicTest", "queueId": "0", "queueOffset": "0", "offset": "6581", "text": "hotkey"}
+"""Parameters without which there is no answer."""
+
+
+class UrlGarbage:
+    """Makes targets for a request line; `paths` has the names of the parameters of each path."""
+
+    def __init__(self, seed, paths) -> None:
+        self._rng = random.Random(seed)
+        self._paths = paths
+
+    def target(self) -> str:
+        """A path and a query, of at most the bytes that a request may have."""
+        rng = self._rng
+        path, names = rng.choice(self._paths)
+        # What is wrong at once costs nothing: most parameters are what somebody would ask for.
+        hostile = set(rng.sample(list(names), k=min(len(names), rng.choice((0, 1, 1, 1, 2, 5)))))
+        parts = []
+        for name in names:
+            value = rng.choice(VALUES)(rng) if name in hostile else PLAIN.get(name, "")
+            if value or name in hostile:
+                parts.append(f"{name}={quote_plus(value, errors='replace')}")
+        rng.shuffle(parts)
+        return f"{path}?{'&'.join(parts)}"[:15_000]
+
+
+TOPIC = "TopicTest"
+
+
+def expression(number: int, size: int) -> str:
+    """An expression of about so many characters that nobody has asked before."""
+    terms = size // 24
+    return " AND ".join(f"p{number}x{term} > {term}" for term in range(terms))
+
+
+def expressions(number: int, count: int, size: int) -> bytes:
+    wanted = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
+    body = heartbeat(f"c{number}", consumer(f"G{number}", *wanted))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=body)
+
+
+def check(number: int, size: int) -> bytes:
+    wanted = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
+    return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(wanted).encode())
+
+
+WITH_A_BODY = (RequestCode.HEART_BEAT, RequestCode.LOCK_BATCH_MQ)
+WITH_A_BODY += (RequestCode.CHECK_CLIENT_CONFIG, RequestCode.QUERY_ASSIGNMENT)
+
+
+def odd_body(number: int, size: int) -> bytes:
+    body = b'{"clientID":"c%d","x":{' % number + b"{}:1," * (size // 5)
+    return encode_request(WITH_A_BODY[number % len(WITH_A_BODY)], {}, opaque=1, body=body)
+
+
+def pull(number: int, size: int) -> bytes:
+    fields = pull_of(TOPIC, consumerGroup=f"G{number}", maxMsgNums=1, suspendTimeoutMillis=0)
+    fields |= {"subscription": expression(number, size), "expressionType": "SQL92"}
+    return encode_request(RequestCode.PULL_MESSAGE, fields, opaque=1)
+
+
+def groups(number: int, count: int) -> bytes:
+    wanted = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
+    producers = tuple(f"{number}-{each}-{'p' * 200}" for each in range(count))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat("c" * 200, *wanted, producers=producers))
+
+
+def commits(number: int, count: int) -> bytes:
+    place = {"topic": TOPIC, "queueId": "0", "commitOffset": "1"}
+    wanted = b"".join(
+        encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": group, **place}, opaque=1, oneway=True)
+        for group in (f"{number}-{each}-{'g' * 200}" for each in range(count))
+    )
+    return wanted + encode_request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}, opaque=1)
+
+
+def huge(number: int, size: int) -> bytes:
+    wanted = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *wanted)))
+
+
+LARGE = [
+    lambda number: expressions(number, 100, 2400),
+    lambda number: check(number, 250_000),
+    lambda number: odd_body(number, 130_000),
+    lambda number: odd_body(number, 1_000_000),
+    lambda number: pull(number, 250_000),
+    lambda number: groups(number, 1000),
+    lambda number: commits(number, 500),
+    lambda number: huge(number, 12_000_000),
+    lambda number: b"".join(expressions(number + each, 1, 500) for each in range(0, 100, 2)),
+]
+
 
 SEED = 37
 SECONDS = 90.0
@@ -365,12 +475,12 @@ class Parsed:
 
 
 FLOODS = [
-    lambda number: port_flood.expressions(number, 40, 400),
-    lambda number: port_flood.check(number, 12_000),
-    lambda number: port_flood.odd_body(number, 12_000),
-    lambda number: port_flood.pull(number, 12_000),
-    lambda number: b"".join(port_flood.expressions(number + each, 1, 400) for each in range(10)),
-    lambda number: b"".join(port_flood.odd_body(number + each, 1000) for each in range(20)),
+    lambda number: expressions(number, 40, 400),
+    lambda number: check(number, 12_000),
+    lambda number: odd_body(number, 12_000),
+    lambda number: pull(number, 12_000),
+    lambda number: b"".join(expressions(number + each, 1, 400) for each in range(10)),
+    lambda number: b"".join(odd_body(number + each, 1000) for each in range(20)),
 ]
 
 

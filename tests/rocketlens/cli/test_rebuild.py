@@ -4,11 +4,12 @@ import json
 import os
 import signal
 import sys
+from dataclasses import dataclass, field
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bulk_jobs import stand_in
 from command_line import rocketlens
 from rocketlens.cli import command_run
 from rocketlens.cli.command_run import rebuild, run_command
@@ -17,10 +18,54 @@ from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.convert.convert_request import ConvertRequest
 from spark_jobs.convert.rescue_request import RescueRequest
-from spark_jobs.doctor.deep_request import DeepRequest
+from spark_jobs.doctor.deep_request import DeepDetails, DeepRequest, IndexNumbers, LogNumbers, QueueNumbers
 from spark_jobs.publish.fetch import FetchRequest
-from spark_jobs.run.report import Report
+from spark_jobs.run.report import AnyReport, Details, Report
 from storage.extras import install_line
+
+
+@dataclass
+class StandIn:
+    """A job that keeps its requests and answers with `report`, or raises `error`."""
+
+    report: AnyReport = field(
+        default_factory=lambda: AnyReport(command="rebuild", store="/store", out="/store", details=Details())
+    )
+    error: BaseException | None = None
+    requests: list[Any] = field(default_factory=list)
+
+    def __call__(self, request: Any, progress: Any, launch: Any = None) -> AnyReport:
+        self.requests.append(request)
+        progress.note("working")
+        if self.error is not None:
+            raise self.error
+        return self.report
+
+    @property
+    def request(self) -> Any:
+        (request,) = self.requests
+        return request
+
+
+def _as_read(report: AnyReport) -> Report[DeepDetails]:
+    kinds = (LogNumbers, QueueNumbers, IndexNumbers)
+    log, queues, index = (kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in kinds)
+    details = DeepDetails(clean=True, log=log, queues=queues, index=index, counts={}, findings=[])
+    return Report(command=report.command, store=report.store, out=report.out, details=details)
+
+
+def stand_in(patch):
+    """Put one in the place of all jobs; no Java is looked for, and no signal's handler outlives the test."""
+    job = StandIn()
+    patch.setattr("spark_jobs.run.engine.find_java", lambda: "java")
+    patch.setattr("spark_jobs.commands.run.run_rebuild", job)
+    for name in ("compact", "convert", "fetch", "rescue"):
+        patch.setattr(f"spark_jobs.commands.run.run_{name}", job)
+    patch.setattr("spark_jobs.doctor.deep_check.run_deep_check", lambda *arguments: _as_read(job(*arguments)))
+    patch.setattr("rocketlens.cli.doctor._examine", lambda *_: None)
+    patch.setattr(command_run.signal, "signal", lambda number, handler: None)
+    return job
+
 
 SHARED = {
     "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},

@@ -13,9 +13,9 @@ from dispatch_oracle import dispatch
 from dispatching import gather, scan_store
 from examples import examples
 from golden_store import GOLDEN, log_folders, unpack
-from index_building import build_files
 from kept_store import written
 from storage.build.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
+from storage.build.index_builder import IndexFileBuilder
 from storage.build.spill import choose_ranges, write_index_file
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.queue.consume_queue import UNIT, UNIT_DTYPE
@@ -23,6 +23,35 @@ from storage.ranges import intersect, total_length
 from storage.store.message_store import MessageStore
 from store_files import ConsumeQueueFiles
 from strategies import store_plans
+
+
+def build_files(blocks, slots, entries):
+    files: list[bytes] = []
+    builder, last_entry, last_record = None, -1, -1
+    for block in blocks:
+        last_record = max(last_record, block.last_record)
+        put, total = 0, block.hashes.size
+        while put < total:
+            if builder is None or not builder.room:
+                builder = IndexFileBuilder(slots, entries, _close(builder, files))
+            count = min(builder.room, total - put)
+            builder.put(block.entries, put, count)
+            put += count
+        if total:
+            last_entry = block.first_offset + int(block.record_offsets[-1])
+    if last_record > last_entry and (builder is None or not builder.room):
+        builder = IndexFileBuilder(slots, entries, _close(builder, files))
+    _close(builder, files)
+    return files
+
+
+def _close(builder, files):
+    if builder is None:
+        return None
+    header = builder.finish()
+    assert not any(builder.memory[builder.used :])
+    files.append(builder.memory[: builder.size])
+    return header
 
 
 def gathered(scans):

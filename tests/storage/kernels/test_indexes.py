@@ -1,5 +1,6 @@
 """Index files checked, measured and built by the kernels, against loops and oracles."""
 
+import itertools
 import struct
 from typing import NamedTuple
 
@@ -13,13 +14,19 @@ import oracles
 from compact_oracle import Mark, take_mark
 from examples import examples
 from kernel_memory import Bytes
-from offset_oracle import measure_offsets
 from oracles import IndexImage, index_hash
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index.index_file import IndexHeader
 from storage.kernels import index_entries as kernel
 from storage.kernels import indexes
 from strategies import KEYS
+
+
+def measure_offsets(offsets, gap):
+    pairs = list(itertools.pairwise(offsets))
+    gaps = [(left, right) for left, right in pairs if right - left > gap]
+    return min(offsets), max(offsets), all(left <= right for left, right in pairs), gaps
+
 
 SLOTS = 7
 
