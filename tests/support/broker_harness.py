@@ -108,10 +108,7 @@ class RawClient:
         return answer
 
     async def answer(self):
-        """The next response, in the order of their arrival; `EOFError` when the server closed instead.
-
-        What the server asks in turn is kept in `pushed`.
-        """
+        """The next response, in the order of their arrival; `EOFError` when the server closed instead."""
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not self._read:
                 await self._receive()

@@ -116,10 +116,7 @@ def write_days(writer, count, start=0) -> None:
 
 
 def append(store, place, source="", **more):
-    """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for.
-
-    `source` is where the store lies, if not in its directory.
-    """
+    """A run whose tasks this process does, on JSON lines in partitions unless something else is asked for."""
     options = {"format": "jsonl", "partition_by": PARTITIONS, "since_last": True, **more}
     request = TableRequest(store=source or str(store.root), table=place.url, out_storage=place.storage, **options)
     return run_append(request, Silence(), cast("Any", LoopEngine()))

@@ -17,11 +17,7 @@ CASES = GOLDEN / "cases"
 
 
 def unpack(name: str, directory: Path, *, archives: Path = G1) -> Path:
-    """Unpack `archives/NAME.tar.xz` under `directory` and return the store's root.
-
-    The archives are sparse (GNU): holes stay holes, sizes and modification times are the recorded ones. Raises
-    `FileNotFoundError` for a name that is none, and `ValueError` for an archive that holds more than one folder.
-    """
+    """Unpack `archives/NAME.tar.xz` under `directory` and return the store's root."""
     directory.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archives / f"{name}.tar.xz") as archive:
         # Python before 3.11.4 has no filters, and no parameter to ask for one.

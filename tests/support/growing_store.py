@@ -52,10 +52,7 @@ class GrowingStore:
             self.log.add_empty_segment()
 
     def expire(self, segments: int = 1) -> None:
-        """Delete the first segments, and after them the files of queues that hold nothing else, as a broker does.
-
-        It keeps the segment that it writes, even with one made in advance behind it.
-        """
+        """Delete the first segments, and after them the files of queues that hold nothing else, as a broker does."""
         full = [base for base in sorted(self.log.segments)[:-1] if base + self.log.segment_size <= self.log.end]
         for base in full[:segments]:
             self.log.segments.pop(base).unlink()

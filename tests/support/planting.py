@@ -142,10 +142,7 @@ class Field:
         return {path.lstat().st_ino for path in self.outside.rglob("*")}
 
     def stolen(self, directory: Path, planted: set[str]) -> list[str]:
-        """Files in a directory that are, or hold, what lies outside, but for what was planted.
-
-        That may have been set aside together with the directory that it lies in.
-        """
+        """Files in a directory that are, or hold, what lies outside, but for what was planted."""
         outside, found = self.inodes(), []
         for path in directory.rglob("*"):
             status = path.lstat()

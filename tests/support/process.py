@@ -89,10 +89,7 @@ class Serving:
 
 @contextlib.contextmanager
 def serving_process(store, folder, *arguments, tree=ROOT):
-    """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends.
-
-    Further stores may be among the arguments. `tree` has the code that serves.
-    """
+    """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends."""
     listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
     command = ["serve", str(store), *listen, *OPTIONS, *arguments]
     errors = folder / "stderr"
@@ -129,10 +126,7 @@ def rocketlens_serving(store, work, *options, port=0):
 
 
 def owner_of(server_port: int, port: int) -> int:
-    """The process that has a server's end of a connection from a port; 0 while none has taken it.
-
-    Connections to other servers may come from the same port.
-    """
+    """The process that has a server's end of a connection from a port; 0 while none has taken it."""
     ends = f"sport = :{server_port} and dport = :{port}"
     shown = subprocess.run(["ss", "-tnpH", ends], capture_output=True, text=True, check=True).stdout
     return int(shown.partition("pid=")[2].partition(",")[0] or 0)

@@ -194,10 +194,7 @@ def assert_queues(store: Path, out: Path) -> None:
 
 @pytest.fixture(scope="class")
 def session(tmp_path_factory, cluster, packages, bare):
-    """One application for all jobs and losses, since to start one takes longer than to run them.
-
-    It is submitted on a machine that has our wheel unpacked alone.
-    """
+    """One application for all jobs and losses, since to start one takes longer than to run them."""
     work = tmp_path_factory.mktemp("session")
     with ClusterSession(cluster.url, bare, packages, work, cluster.settings | BOTH_WORKERS | UNEASY) as session:
         yield session
@@ -206,10 +203,7 @@ def session(tmp_path_factory, cluster, packages, bare):
 @pytest.mark.soak  # in each run: test_arrival.py, test_work_directory.py and test_shuffle_exchange.py
 @pytest.mark.usefixtures("session")
 class TestOneApplication:
-    """In this order: what is lost in a test stays lost, and the last one kills the driver.
-
-    What goes on then is a command that starts Spark's driver itself.
-    """
+    """In this order: what is lost in a test stays lost, and the last one kills the driver."""
 
     def test_both_workers_run_tasks(self, tmp_path: Path, session: ClusterSession, store: Path) -> None:
         session.run("rebuild_all", str(store), "--out", str(tmp_path / "out"), *SHAPE, "--json")
@@ -239,10 +233,7 @@ class TestOneApplication:
     def test_workers_send_one_another_blocks_by_the_shuffle_and_what_they_build_to_a_url(
         self, tmp_path, session, store
     ) -> None:
-        """They can open no directory of one another's, nor of the driver's (:mod:`held_tasks`).
-
-        An executor is killed between the two sides: what it has sent is sent again.
-        """
+        """They can open no directory of one another's, nor of the driver's (:mod:`held_tasks`)."""
         out, before = f"file://{tmp_path}/out", session.events.lost_executors()
         session.held.hold("build-")
         session.start("rebuild_all", str(store), "--out", out, *SHAPE, "--exchange", "shuffle")
