@@ -29,7 +29,8 @@ from storage.log.commit_log import CommitLog, Segment
 from storage.queue.consume_queue import UNIT_DTYPE, ConsumeQueue
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.queue_files import read_units
-from storage.queue.unit_struct import FILLER_SIZE, UNIT
+from storage.queue.suspect_units import suspect_runs
+from storage.queue.unit_struct import UNIT
 from storage.search.plan import RecordAccess
 from storage.store.message_store import MessageStore, Snapshot, StoreOptions
 
@@ -172,10 +173,9 @@ def _offsets_in_queue(
         return None
     beyond = live["physical_offset"] >= log.end  # at the end of a queue that goes on where the log was cut
     live = live[: len(live) - int(np.argmin(beyond[::-1]))]
-    offsets, sizes = live["physical_offset"].astype(np.int64), live["size"]
-    is_damaged = (sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < log.minimum) | (offsets >= log.end)
-    if is_damaged.any() or (np.diff(offsets) < 0).any():
+    if suspect_runs(log, 0, len(live), [(0, live)]):
         return None
+    offsets = live["physical_offset"].astype(np.int64)
     wanted = (offsets >= start) & (offsets < stop)
     if tags is not None:
         codes = live["tags_code"].astype(np.int64)

@@ -31,7 +31,6 @@ from storage.queue._file_queue import FileQueue
 from storage.queue._queue_begin import first_live, next_sound
 from storage.queue._queue_end import find_end, standing_behind
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
-from storage.queue._suspect_units import SuspectUnits
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
 from storage.queue.consume_queue_ext import ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary, UnitRange
@@ -39,6 +38,7 @@ from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles, Unit
 from storage.queue.queue_hole import UNKNOWN
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName
+from storage.queue.suspect_units import SuspectUnits, suspect_runs
 from storage.queue.unit_reader import LOST, entries_before, entries_between, units_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, is_implausible, places_of, record_of_unit
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
@@ -248,8 +248,10 @@ class ConsumeQueue(FileQueue):
 
     def unit_blocks(self) -> Iterator[tuple[int, Units]]:
         """For each block between min and max the queue offset of its first unit, and its units as a view of the map."""
-        for first, stop in self.blocks(*(self._bounds or finish(self._measure()))):
-            yield first, finish(self._array(first, stop - first))
+        return self._blocks_of(*(self._bounds or finish(self._measure())))
+
+    def _blocks_of(self, first: int, stop: int) -> Iterator[tuple[int, Units]]:
+        return ((start, finish(self._array(start, behind - start))) for start, behind in self.blocks(first, stop))
 
     @property
     def unit_count(self) -> int:
@@ -297,10 +299,8 @@ class ConsumeQueue(FileQueue):
 
         Raises BeingSearched while the log is searched for them.
         """
-        suspect = SuspectUnits(self._commit_log, first)
-        for start, behind in self.blocks(first, stop):
-            suspect.put(start, finish(self._array(start, behind - start)))
-        runs, entries = suspect.runs(stop), entries_before if is_backward else entries_between
+        runs = suspect_runs(self._commit_log, first, stop, self._blocks_of(first, stop))
+        entries = entries_before if is_backward else entries_between
         for start, behind in reversed(runs) if is_backward else runs:
             yield from (entry.queue_offset for entry in entries(self, start, behind) if entry.size != LOST)
 

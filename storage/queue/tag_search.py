@@ -1,7 +1,7 @@
 """The search of a queue for messages with a tag, by the hashes in its units.
 
 What a unit leads to may have another tag with the same hash. A message may have any tag if its extension unit is lost,
-or if its unit is suspect (:mod:`storage.queue._suspect_units`).
+or if its unit is suspect (:mod:`storage.queue.suspect_units`).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A broker makes the units of a record behind all those of earlier records. So where a record has its unit, those before
 it have theirs; what lies behind the last such record is to be scanned. Nothing is looked up by queues of which a file
-is lost or a unit is none, points outside the log or back, nor by those of batches, whose messages have tags of their
-own.
+is lost or a unit is suspect (:mod:`storage.queue.suspect_units`), nor by those of batches, whose messages have tags of
+their own.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from storage.filter.sql92.node import PartKind, Type
 from storage.filter.tag import parse_tag_expression
 from storage.patterns.mask import mask_of
 from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.suspect_units import suspect_runs
 from storage.queue.tag_search import offsets_with_tag
-from storage.queue.unit_struct import FILLER_SIZE
 from storage.search._ascending import ascending
 from storage.search._by_time import record_from
 from storage.search.criteria import Criteria
@@ -56,19 +56,15 @@ def offsets_in_queue(
 
     For a tag there may be more. Waits for the disk.
     """
-    log, seen, found = snapshot.commit_log, 0, [np.empty(0, np.int64)]
-    for _, units in queue.unit_blocks():
-        seen += len(units)
-        offsets, sizes = units["physical_offset"], units["size"]
-        is_damaged = (sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < log.minimum) | (offsets >= log.end)
-        if is_damaged.any() or (np.diff(offsets.astype(np.int64)) < 0).any():
-            return None
-        if tags is None:
-            found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
-    if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
+    first, end = queue.min_offset, queue.max_offset
+    if end == 0 or suspect_runs(snapshot.commit_log, first, end, queue.unit_blocks()):
         return None
-    found += (offsets_with_tag(queue, java_hash(tag), start, stop) for tag in tags or ())
-    return np.concatenate(found)
+    if tags is None:
+        offsets = (units["physical_offset"].astype(np.int64) for _, units in queue.unit_blocks())
+        found = [each[(each >= start) & (each < stop)] for each in offsets]
+    else:
+        found = [offsets_with_tag(queue, java_hash(tag), start, stop) for tag in tags]
+    return np.concatenate([np.empty(0, np.int64), *found])
 
 
 def offsets_by_queue(

@@ -129,11 +129,20 @@ DAMAGES = {
 }
 
 
+def copy_a_unit(writer: StoreWriter) -> None:
+    (content,) = writer.queues["Rare", 1].files.values()
+    content[20:40] = content[:20]
+
+
+DAMAGES["a unit that is a copy of the one before it"] = copy_a_unit
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_passed_over_and_named_as_on_a_disk(tmp_path, damage) -> None:
     store = write(tmp_path / "store", DAMAGES[damage])
-    for criteria in (Criteria(contains=b"body"), Criteria(topic="Often", tag="B")):
+    for criteria in (Criteria(contains=b"body"), Criteria(topic="Often", tag="B"), Criteria(topic="Rare")):
         expected = here_of(store, criteria)
+        assert messages(expected) == messages(here_of(store, criteria, exhaustive=True))
         with in_memory(store) as url:
             assert_same(by_url(url, criteria), expected)
         assert messages(expected)

@@ -13,7 +13,8 @@ import search_oracle
 from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
-from doctoring import make_store, put
+from damaged_units import QueueImage
+from doctoring import make_store
 from examples import examples
 from golden_store import CASES, unpack
 from oracles import index_hash, read_log, split_keys
@@ -370,10 +371,11 @@ def test_a_damaged_unit_leaves_the_search_to_a_scan(tmp_path, tags) -> None:
     everything = [each.physical_offset for each in written]
     found = offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END)
     assert found.tolist() == everything
-    other = written[4]
-    for damage in (bytes(20), unit_bytes(other.physical_offset, other.size, 0)):
-        path = tmp_path / "consumequeue" / "T" / "1" / f"{0:020d}"
-        whole = path.read_bytes()
-        put(path, 20 * 30, damage)
-        assert offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END) is None
-        put(path, 0, whole)
+    other, image = written[4], QueueImage(tmp_path / "consumequeue" / "T" / "1")
+    for number in (30, 50):  # in the middle of a file, and at the beginning of one
+        unit, beside = image.unit(number), image.unit(number - 1)
+        too_long = unit[:8] + b"\0\1" + unit[10:]
+        for damage in (bytes(20), unit_bytes(other.physical_offset, other.size, 0), beside, too_long):
+            image.put(number, damage)
+            assert offsets_by_queue(MessageStore.open(tmp_path).snapshot, "T", tags, 0, END) is None
+        image.put(number, unit)

@@ -9,6 +9,7 @@ unit. A message that one of them leads to may have any tag; if it leads to none,
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from storage.arrays import np, npt
@@ -81,3 +82,11 @@ class SuspectUnits:
         units = np.zeros(places.size, UNIT_DTYPE)
         units["physical_offset"], units["tags_code"] = places, ANY_TAG
         return units
+
+
+def suspect_runs(log: CommitLog, first: int, stop: int, blocks: Iterable[tuple[int, Units]]) -> list[Range]:
+    """Return the ranges of suspect queue offsets in [first, stop), by blocks of units from queue offsets on."""
+    suspect = SuspectUnits(log, first)
+    for block in blocks:
+        suspect.put(*block)
+    return suspect.runs(stop)
