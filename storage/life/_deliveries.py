@@ -15,6 +15,7 @@ from protocol.properties import REAL_TOPIC, TIMER_OUT_MS, TIMER_ROLL_TIMES
 from protocol.system_topics import Stage, stage_of
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
+from storage.queue.queue import Queue
 from storage.store.message_store import MessageStore
 
 WAITING: Final = (Stage.SCHEDULED, Stage.TIMER)
@@ -58,6 +59,16 @@ def rolled(records: Sequence[Message]) -> frozenset[int]:
 def _rolls(waiting: Message) -> int:
     text = waiting.properties.get(TIMER_ROLL_TIMES, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def due_by_unit(queue: Queue, queue_offset: int, physical_offset: int, store_timestamp: int) -> int | None:
+    """Return when a broker delivers a message of a delay level, which its unit has in the place of a tag (ms).
+
+    None where the unit is damaged or lost.
+    """
+    entry = queue.entry_at(queue_offset)
+    is_sound = entry is not None and entry.physical_offset == physical_offset and entry.tags_code >= store_timestamp
+    return entry.tags_code if entry is not None and is_sound else None
 
 
 def state_of_level(store: MessageStore, waiting: Message, *, is_delivered: bool) -> str:

@@ -17,7 +17,7 @@ from protocol.question import KeyKind, Question
 from protocol.system_topics import SYSTEM_GROUP_PREFIX, TRACE_TOPIC, TRACE_TOPIC_PREFIX, Origin, Stage, stage_of
 from protocol.trace import Trace, TraceKind, decode_traces
 from storage.life._batch_ids import ids_of_batch
-from storage.life._deliveries import deliveries, rolled, state_of_level, state_of_timer
+from storage.life._deliveries import deliveries, due_by_unit, rolled, state_of_level, state_of_timer
 from storage.life.message_copies import copy_topics
 from storage.life.named_messages import Record, told_apart
 from storage.life.origins import Origins
@@ -263,12 +263,11 @@ class _Teller:
         """Add the delay level of a copy, when it is due, and whether the broker has delivered it."""
         try:
             queue = self._store.queues.queue(message.topic, message.queue_id)
-            entry = queue.entry_at(message.queue_offset) if queue else None
+            place = message.queue_offset, message.physical_offset, message.store_timestamp
+            until = due_by_unit(queue, *place) if queue else None
             state = state_of_level(self._store, message, is_delivered=is_delivered)
         except StoreError:  # when it is due is left out
-            entry, state = None, ", delivered" if is_delivered else ""
-        # A unit of the schedule topic has the time of delivery where others have their tag's hash.
-        until = entry.tags_code if entry else None
+            until, state = None, ", delivered" if is_delivered else ""
         return replace(event, note=f"delay level {message.queue_id + 1}{state}", until_timestamp=until)
 
     def _progress(self, message: Message, origin: Origin, records: Sequence[Record]) -> Iterator[GroupProgress]:

@@ -51,9 +51,11 @@ from storage.layout.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.layout.timer_check import TIMER_CHECK_FILE, TimerCheck
 from storage.layout.unread_parts import KV_DIRECTORY, has_kv_notes
+from storage.life._deliveries import due_by_unit
 from storage.life.origins import Origins
 from storage.life.pop_log import PopLog, Popped
 from storage.query.get_message import TRANSFER_BYTES, Lost, get_message
+from storage.queue.queue_messages import records_between
 from storage.store.message_store import MessageStore
 from storage.times import LARGEST, format_timestamp
 
@@ -506,11 +508,8 @@ class Pending:
         for records in self._records(SCHEDULE_TOPIC, queue_id, first):
             rows: list[_Row] = []
             for record in records:
-                entry = queue.entry_at(record.queue_offset)
-                is_sound = entry is not None and entry.physical_offset == record.physical_offset
-                if entry is not None and is_sound and entry.tags_code >= record.store_timestamp:
-                    due = entry.tags_code
-                else:  # the unit is damaged, and the record was found in the log
+                due = due_by_unit(queue, record.queue_offset, record.physical_offset, record.store_timestamp)
+                if due is None:
                     guessed += 1
                     due = min(record.store_timestamp + _usual_delay(queue_id + 1), LARGEST)
                 if skips_late and due <= log_timestamp:
@@ -573,11 +572,12 @@ class Pending:
     def _popped_message(self, popped: Popped) -> Message | None:
         try:
             queue = self._store.queues.queue(popped.topic, popped.queue_id)
-            entry = None if queue is None else queue.entry_at(popped.queue_offset)
-            record = None if entry is None else self._store.record_at(entry.physical_offset)
+            own = None if queue is None else queue.parts[-1].queue
+            place = popped.queue_offset, popped.queue_offset + 1
+            found = None if own is None else next(records_between(own, *place), None)
         except StoreError:
             return None
-        return None if record is None else decode_message(record)
+        return None if found is None else decode_message(found[1])
 
     def _records(self, topic: str, queue_id: int, first: int) -> Iterator[list[_WaitingRecord]]:
         """The records of a queue from a queue offset on, some at once.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from protocol.errors import StoreError
+from protocol.errors import BeingSearched, StoreError
 from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message, decode_messages
 from protocol.properties import REAL_TOPIC, TRAN_PREPARED_QUEUE_OFFSET, TRANS_OFFSET, TRANSACTION_CHECK_TIMES
@@ -24,12 +24,11 @@ from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.system_topics import DISCARDED_TOPIC, OP_TOPICS, ROCKSDB_HALF_TOPIC, Stage, stage_of
 from storage.amounts import counted
 from storage.queue.queue import Queue, TimeBoundary
+from storage.queue.queue_messages import records_between
 from storage.store.message_store import MessageStore
 
 OPERATIONS_SEARCHED: Final = 100_000
 """Operations that are looked through for those that ended some half messages."""
-
-OPERATIONS_AT_ONCE: Final = 1_000
 
 OPERATIONS_LISTED: Final = 1_000
 """Operations that are looked through for each half message of a list."""
@@ -224,7 +223,7 @@ def _operations(
             if queue is None:
                 continue
             first = queue.offset_by_timestamp(min(half.store_timestamp for half in own), TimeBoundary.LOWER)
-            for message in _messages_from(store, queue, first, searched):
+            for message in _messages_from(queue, first, searched):
                 for name in _named(message, is_by_place=is_by_place):
                     if name in by_name:
                         found.setdefault(by_name.pop(name).physical_offset, message.store_timestamp)
@@ -233,7 +232,7 @@ def _operations(
             if by_name and queue.max_offset > first + searched:
                 why = f"how it ended is not known: {counted(searched, 'operation')} were searched"
                 why_unknown |= {half.physical_offset: why for half in by_name.values()}
-        except StoreError as error:
+        except (StoreError, BeingSearched) as error:
             why_unknown |= {half.physical_offset: f"how it ended is not known: {error}" for half in own}
     return found
 
@@ -244,11 +243,10 @@ def _named(operation: Message, *, is_by_place: bool) -> list[str]:
     return bytes(operation.stored_body).decode("ascii", "replace").split(",")
 
 
-def _messages_from(store: MessageStore, queue: Queue, first: int, searched: int) -> Iterator[Message]:
-    """The intact messages of a queue from an offset on, some at most."""
-    end = min(queue.max_offset, first + searched)
-    for start in range(first, end, OPERATIONS_AT_ONCE):
-        for entry in queue.entries(start, min(OPERATIONS_AT_ONCE, end - start)):
-            record = store.record_at(entry.physical_offset)
-            if record is not None:
-                yield decode_message(record, physical_offset=entry.physical_offset)
+def _messages_from(queue: Queue, first: int, searched: int) -> Iterator[Message]:
+    """The intact messages of a queue from an offset on, some at most. Raises BeingSearched."""
+    for part in queue.parts:
+        if part.queue is not None:
+            stop = min(first + searched, part.stop)
+            for place, record in records_between(part.queue, max(first, part.first), stop):
+                yield decode_message(record, physical_offset=place)

@@ -12,6 +12,7 @@ from protocol.errors import BeingSearched, StoreError
 from protocol.message import Message, decode_message
 from protocol.properties import DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID
 from protocol.system_topics import Stage, stage_of
+from storage.queue.queue_messages import records_between
 from storage.store.message_store import MessageStore
 
 MOST_LOOKED_AT: Final = 20_000
@@ -37,13 +38,14 @@ def copies_of(
     for topic in topics:
         try:
             for queue in store.queues.queues_of(topic):
-                end = queue.max_offset
-                while end > queue.min_offset and left > 0 and not is_time_up():
-                    start = max(queue.min_offset, end - AT_ONCE)
-                    for entry in reversed(queue.entries(start, end - start)):
-                        record = store.record_at(entry.physical_offset)
-                        message = None if record is None else decode_message(record, check_crc=False)
-                        if message is not None and names_as_origin(message, message_id):
+                own = queue.parts[-1]
+                assert own.queue is not None  # no queue ends with a gap
+                end = own.stop
+                while end > own.first and left > 0 and not is_time_up():
+                    start = max(own.first, end - AT_ONCE)
+                    for _, record in reversed(list(records_between(own.queue, start, end))):
+                        message = decode_message(record, check_crc=False)
+                        if names_as_origin(message, message_id):
                             yield message
                     left, end = left - (end - start), start
         except (StoreError, BeingSearched):  # its queues cannot be read, or not yet

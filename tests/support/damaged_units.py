@@ -12,6 +12,7 @@ class QueueImage:
         self.files = {int(path.name): path for path in sorted(directory.iterdir())}
         self.file_size = next(iter(self.files.values())).stat().st_size
         self._sound = b"".join(path.read_bytes() for path in self.files.values())
+        self.count = len(self._sound.rstrip(b"\0")) // unit
 
     def unit(self, number: int) -> bytes:
         return self._sound[number * self.unit_size :][: self.unit_size]
@@ -28,6 +29,17 @@ class QueueImage:
     def _path(self, number):
         start = number * self.unit_size
         return self.directory / f"{start - start % self.file_size:020d}"
+
+
+def damage_queues(root, broken, lost=None, topic="*"):
+    """Break units of all queues of a topic, by number, and remove a file of each that has more."""
+    for directory in (root / "consumequeue").glob(f"{topic}/*"):
+        image = QueueImage(directory)
+        for number in broken:
+            if number in range(image.count):
+                image.put(number, b"\xff" * UNIT)
+        if lost is not None and len(image.files) > 1:
+            [*image.files.values()][lost % len(image.files)].unlink()
 
 
 def _flip(data: bytes, bit: int) -> bytes:

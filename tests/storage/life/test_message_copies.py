@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
+from damaged_units import damage_queues
 from examples import examples
 from message_encoding import encode_message
 from popping import PoppingBroker
@@ -236,10 +237,12 @@ def played(directory: Path, steps: list[tuple[str, int, int]], *, has_origin: bo
 
 
 @settings(deadline=None, max_examples=examples(10))
-@given(STEPS, st.booleans())
-def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_origin) -> None:
+@given(STEPS, st.booleans(), st.sets(st.integers(0, 2)))
+def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_origin, broken) -> None:
+    """Also where units of its messages are broken."""
     with tempfile.TemporaryDirectory() as directory:
         broker = played(Path(directory), steps, has_origin=has_origin)
+        damage_queues(Path(directory) / "store", broken, None, "T")
         store = MessageStore.open(Path(directory) / "store")
         out = {(each.topic, each.queue_offset, each.until, "g") for each in broker.records() if each.state == "out"}
         read = PopLog(store).all_out()

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from damaged_units import damage_queues
 from examples import examples
 from golden_store import CASES, G1, GOLDEN, unpack
 from protocol.message import decode_message
@@ -208,11 +209,18 @@ STEPS = st.lists(
 
 
 @settings(deadline=None, max_examples=examples(8))
-@given(STEPS)
-def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, int]]) -> None:
-    """The producer may answer for a half that was put back since, commit twice, or come when it was given up."""
+@given(STEPS, st.sets(st.integers(0, 9)), st.none() | st.integers(0, 2))
+@example([("A", "roll back", 0), ("B", "roll back", 0)], {0}, None)
+@example([("A", "roll back", 0)] * 6, set(), 0)
+def test_a_half_message_says_all_that_became_of_it(
+    steps: list[tuple[str, str, int]], broken: set[int], lost: int | None
+) -> None:
+    """The producer may answer for a half that was put back since, commit twice, or come when it was given up.
+
+    Units of operations may be broken, or a file of them lost.
+    """
     with tempfile.TemporaryDirectory() as directory:
-        with StoreWriter(Path(directory) / "store") as writer:
+        with StoreWriter(Path(directory) / "store", queue_file_size=80) as writer:
             broker = Broker(writer)
             for key in "AB":
                 broker.prepare(key)
@@ -228,6 +236,7 @@ def test_a_half_message_says_all_that_became_of_it(steps: list[tuple[str, str, i
                 elif step == "discard" and key not in given_up:
                     broker.discard(key)
                     given_up.add(key)
+        damage_queues(writer.root, broken, lost, OPERATIONS)
         store = MessageStore.open(Path(directory) / "store")
         for key in "AB":
             life = find_life(store, key)

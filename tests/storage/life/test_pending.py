@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged_units import damage_queues
 from examples import examples
 from golden_store import GOLDEN, unpack
 from oracles import delay_milliseconds
@@ -306,8 +307,8 @@ COUNT = 4
 DUE = START_TIMESTAMP + 5_000
 
 
-def life_notes(delivered, configure, topic, queue_id, properties):
-    """What lives say of messages that waited in a topic, of which some were delivered."""
+def lives_of(delivered, configure, topic, queue_id, properties):
+    """The first events of messages that waited in a topic, of which some were delivered."""
     with tempfile.TemporaryDirectory() as directory:
         with StoreWriter(Path(directory) / "store") as writer:
             for number in range(COUNT):
@@ -316,17 +317,24 @@ def life_notes(delivered, configure, topic, queue_id, properties):
                 writer.append("T", unique_key=f"K{number}", born_timestamp=START_TIMESTAMP + number)
         configure(writer)
         store = MessageStore.open(writer.root)
-        return [find_life(store, f"K{number}").events[0].note for number in range(COUNT)]
+        return [find_life(store, f"K{number}").events[0] for number in range(COUNT)]
 
 
 @settings(deadline=None, max_examples=examples(6))
-@given(delivered=st.sets(st.integers(0, COUNT - 1)), next_offset=st.none() | st.integers(0, 2 * COUNT))
-def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, next_offset) -> None:
+@given(
+    delivered=st.sets(st.integers(0, COUNT - 1)),
+    next_offset=st.none() | st.integers(0, 2 * COUNT),
+    broken=st.sets(st.integers(0, COUNT - 1)),
+)
+def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, next_offset, broken) -> None:
     def configure(writer) -> None:
+        damage_queues(writer.root, broken, None, SCHEDULE)
         if next_offset is not None:
             writer.write_config("delayOffset.json", {"offsetTable": {3: next_offset}})
 
-    for number, note in enumerate(life_notes(delivered, configure, SCHEDULE, 2, {"REAL_TOPIC": "T"})):
+    for number, event in enumerate(lives_of(delivered, configure, SCHEDULE, 2, {"REAL_TOPIC": "T", "DELAY": "3"})):
+        due, note = START_TIMESTAMP + 1 + number + delay_milliseconds(3), event.note
+        assert event.until_timestamp == (None if number in broken else due)
         assert ("level 3, delivered" in note) == (number in delivered)
         if number in delivered:
             continue
@@ -351,7 +359,8 @@ def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, ch
             write_timer_check(writer.root, *check)
 
     properties = {"REAL_TOPIC": "T", "TIMER_OUT_MS": str(DUE)}
-    for number, note in enumerate(life_notes(delivered, configure, TIMER, 0, properties)):
+    for number, event in enumerate(lives_of(delivered, configure, TIMER, 0, properties)):
+        note = event.note
         assert (note == "delivered") == (number in delivered)
         if number in delivered:
             continue

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import oracles
@@ -13,7 +13,7 @@ import search_oracle
 from acl_file import DEFAULTS, DEFAULTS_SECRET, write_accounts
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
-from damaged_units import QueueImage
+from damaged_units import QueueImage, damage_queues
 from doctoring import make_store
 from examples import examples
 from golden_store import CASES, unpack
@@ -205,16 +205,21 @@ def test_nothing_is_found_by_an_id_that_is_hidden(mask: str, case: Path) -> None
         max_size=30,
     ),
     at_once=st.integers(1, 9),
+    broken=st.sets(st.integers(0, 9)),
+    lost=st.none() | st.integers(0, 4),
 )
-def test_copies_in_retry_and_dead_letter_topics_alone_are_found(copies, at_once, monkeypatch) -> None:
+@example(copies=[("%RETRY%g", ORIGIN_MESSAGE_ID, GONE)] * 20, at_once=4, broken={1, 8}, lost=1)
+def test_copies_in_retry_and_dead_letter_topics_alone_are_found(copies, at_once, broken, lost, monkeypatch) -> None:
+    """Also where units of their queues are broken, or a file is lost."""
     monkeypatch.setattr(origin_copies, "AT_ONCE", at_once)
     with tempfile.TemporaryDirectory() as directory:
-        with StoreWriter(Path(directory)) as writer:
+        with StoreWriter(Path(directory), queue_file_size=60) as writer:
             places = [
                 writer.append(topic, b"x", properties={name: text}, queue_id=number % 2).physical_offset
                 for number, (topic, name, text) in enumerate(copies)
             ]
             writer.append("T", b"x")
+        damage_queues(Path(directory), broken, lost)
         expected = [
             (not topic.startswith("%DLQ%"), topic, place)
             for (topic, name, text), place in zip(copies, places, strict=True)
