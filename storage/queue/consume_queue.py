@@ -28,7 +28,7 @@ from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue._damaged_run import DamagedRun, around, place_of
 from storage.queue._file_queue import FileQueue
-from storage.queue._queue_begin import first_live, next_sound
+from storage.queue._queue_begin import first_live
 from storage.queue._queue_end import find_end, standing_behind
 from storage.queue._queue_growth import KnownEnd, QueueMemory, end_after, is_judged_anew
 from storage.queue._time_search import FileOfUnits, offset_by_timestamp
@@ -226,7 +226,9 @@ class ConsumeQueue(FileQueue):
 
     def sound_from(self, queue_offset: int) -> int:
         minimum, end = self._bounds or finish(self._measure())
-        return finish(next_sound(self, max(queue_offset, minimum), end))
+        first = max(queue_offset, minimum)
+        found = first if self.store_timestamp_at(first) >= 0 else self.timed(first, end, is_backward=False)
+        return end if found is None else found
 
     def offset_by_timestamp_lookup(self, timestamp: int, boundary: TimeBoundary) -> Lookup[int]:
         minimum, end = self._bounds or (yield from self._measure())
@@ -294,7 +296,21 @@ class ConsumeQueue(FileQueue):
                 low, high = (low, start) if is_backward else (start + len(units), high)
                 step = min(2 * step, LARGEST_STEP)
 
-    def without_units(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
+    def timed(self, first: int, stop: int, *, is_backward: bool) -> int | None:
+        """Return the first or last queue offset in [first, stop) whose message has a time; None without one. Waits.
+
+        Messages count whose units are damaged, or in a file that is lost, and that the log has. Raises BeingSearched.
+        """
+        found = self._first_timed(self.plausible(first, stop, is_backward=is_backward))
+        if found is not None:
+            first, stop = (found + 1, stop) if is_backward else (first, found)
+        nearer = self._first_timed(self._without_units(first, stop, is_backward=is_backward))
+        return found if nearer is None else nearer
+
+    def _first_timed(self, queue_offsets: Iterable[int]) -> int | None:
+        return next((each for each in queue_offsets if self.store_timestamp_at(each) >= 0), None)
+
+    def _without_units(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
         """Yield the queue offsets in [first, stop) of suspect units whose messages the log has; waits.
 
         Raises BeingSearched while the log is searched for them.
@@ -541,30 +557,14 @@ class _Times:
         return known
 
     def _nearest(self, queue_offset: int) -> tuple[int, int]:
-        """Return the next queue offset, or else the last one before, whose message has a time; and that time. Waits."""
-        behind = self._timed(queue_offset + 1, self._end, is_backward=False)
-        if behind is not None:
-            return behind
-        before = self._timed(self._minimum, queue_offset, is_backward=True)
-        return self._end, NO_TIMESTAMP if before is None else before[1]
+        """Return the next queue offset whose message has a time, else the end; and its time, else the last one before.
 
-    def _timed(self, first: int, stop: int, *, is_backward: bool) -> tuple[int, int] | None:
-        """Return the first or last queue offset in [first, stop) whose message has a time, and that; None without one.
-
-        Messages count whose units are damaged, or in a file that is lost, and that the log has.
+        Waits for the disk.
         """
-        queue, found = self._queue, None
-        for offset in queue.plausible(first, stop, is_backward=is_backward):
-            if (timestamp := queue.store_timestamp_at(offset)) >= 0:
-                found = offset, timestamp
-                first, stop = (offset + 1, stop) if is_backward else (first, offset)
-                break
-        nearer = (
-            (offset, timestamp)
-            for offset in queue.without_units(first, stop, is_backward=is_backward)
-            if (timestamp := queue.store_timestamp_at(offset)) >= 0
-        )
-        return next(nearer, found)
+        behind = self._queue.timed(queue_offset + 1, self._end, is_backward=False)
+        nearest = self._queue.timed(self._minimum, queue_offset, is_backward=True) if behind is None else behind
+        time = NO_TIMESTAMP if nearest is None else self._queue.store_timestamp_at(nearest)
+        return self._end if behind is None else behind, time
 
 
 def _stop_of(unit: tuple[int, int, int]) -> int:

@@ -156,7 +156,10 @@ class Queue:
 
     @abstractmethod
     def sound_from(self, queue_offset: int) -> int:
-        """The first queue offset from `queue_offset` on whose unit leads to its message, else `max_offset`. Waits."""
+        """The first queue offset from `queue_offset` on whose message can be read, else `max_offset`. Waits.
+
+        Messages count that the log has in the place of damaged or lost units. Raises BeingSearched.
+        """
 
     def store_timestamp_at(self, queue_offset: int) -> int:
         """`store_timestamp_at_lookup` for a thread that may wait."""

@@ -2,8 +2,8 @@
 
 The broker's own search (:mod:`storage.queue._time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
-queue, as they do but for a clock that was set back. A message whose unit is damaged is looked for in the log; in place
-of one that is lost counts the next that is not.
+queue, as they do but for a clock that was set back. In place of a message that is lost counts the
+next that is not, be its unit damaged or not.
 """
 
 from bisect import bisect_left
@@ -14,6 +14,7 @@ from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
 from protocol.question import LARGEST
 from storage.queue.queue import Queue, SourceQueue
+from storage.queue.unit_reader import entries_between
 from storage.store.topic_catalog import queues_of_topic
 
 MOST_QUEUES: Final = 1024
@@ -118,12 +119,12 @@ def offset_behind(queue: Queue, physical_offset: int, first: int, end: int, like
     """
 
     def start_of(queue_offset: int) -> int:
-        entry = queue.entry_at(queue_offset)
-        if entry is None or queue.sound_from(queue_offset) != queue_offset:
-            found = queue.message_in_log(queue_offset)
-            if found is not None:
-                return found
-            entry = queue.entry_at(queue.sound_from(queue_offset))
+        found = queue.message_in_log(queue_offset)
+        if found is not None:
+            return found
+        known = queue.sound_from(queue_offset)  # it is lost, or its unit leads to another message
+        source = queue.source_at(known)
+        entry = None if source is None else next(entries_between(source, known, known + 1), None)
         return LARGEST if entry is None else entry.physical_offset
 
     if likely is not None and first <= likely <= end:
@@ -135,7 +136,6 @@ def offset_behind(queue: Queue, physical_offset: int, first: int, end: int, like
 
 def _time_at(queue: Queue, queue_offset: int) -> int:
     timestamp = queue.store_timestamp_at(queue_offset)
-    if timestamp >= 0:
-        return timestamp
-    following = queue.store_timestamp_at(queue.sound_from(queue_offset + 1))
-    return LARGEST if following < 0 else following
+    if timestamp < 0:
+        timestamp = queue.store_timestamp_at(queue.sound_from(queue_offset + 1))
+    return LARGEST if timestamp < 0 else timestamp
