@@ -51,6 +51,7 @@ def test_every_name_is_there_and_in_order() -> None:
     assert sorted(rocketlens.__all__) == rocketlens.__all__
     assert len(rocketlens.__all__) > 20
     for name in rocketlens.__all__:
+        assert getattr(rocketlens, name) is not None
         assert getattr(rocketlens, name).__doc__
     assert set(rocketlens.__all__) <= set(dir(rocketlens))
 

@@ -33,6 +33,17 @@ def _runner() -> asyncio.Runner:
     return runner
 
 
+def answer_of(application, method, path, peer="127.0.0.1", scheme="http", **given) -> httpx.Response:
+    """What an application answers without a socket."""
+
+    async def answer() -> httpx.Response:
+        how = {"transport": httpx.ASGITransport(application, client=(peer, 4711)), "timeout": DEADLINE_SECONDS}
+        async with httpx.AsyncClient(base_url=f"{scheme}://127.0.0.1", **how) as client:
+            return await client.request(method, path, **given)
+
+    return _runner().run(answer())
+
+
 @dataclass
 class Answer:
     """Status, headers and body of an answer; `json` is its body where it is JSON."""
@@ -63,7 +74,9 @@ class ApiOf:
     def ask(self, path, *, method="GET", headers=None, peer="127.0.0.1", **given):
         """Ask a path from an address with query parameters, a trailing underscore of whose names is left out."""
         asked = {name.rstrip("_"): value for name, value in given.items() if value is not None}
-        return _runner().run(self._ask(method, path, asked, headers or {}, peer))
+        answer = answer_of(self.application, method, path, peer, params=asked, headers=headers)
+        is_json = answer.headers.get("content-type", "").startswith("application/json") and answer.content
+        return Answer(answer.status_code, dict(answer.headers), answer.content, answer.json() if is_json else None)
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of an answer that must be a success."""
@@ -86,13 +99,6 @@ class ApiOf:
             assert len(found) < 500
             found.append(self.get(path, **{**parameters, "cursor": found[-1]["cursor"]}))
         return found
-
-    async def _ask(self, method, path, parameters, headers, peer):
-        transport = httpx.ASGITransport(self.application, client=(peer, 4711))
-        async with httpx.AsyncClient(transport=transport, base_url=PLACE, timeout=DEADLINE_SECONDS) as client:
-            answer = await client.request(method, path, params=parameters, headers=headers)
-        is_json = answer.headers.get("content-type", "").startswith("application/json") and answer.content
-        return Answer(answer.status_code, dict(answer.headers), answer.content, answer.json() if is_json else None)
 
 
 def keys(access_key: str, secret: str) -> dict[str, str]:

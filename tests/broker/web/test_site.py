@@ -25,7 +25,7 @@ from broker.web.site import Site
 from broker_harness import service_of
 from protocol.errors import ConfigError
 from storage.store.message_store import MessageStore
-from web_questions import ApiOf, keys, serving_page
+from web_questions import ApiOf, answer_of, keys, serving_page
 
 PROBES = ("/healthz", "/readyz")
 OPEN = (*PROBES, ICON)
@@ -182,12 +182,7 @@ class Guarded:
     log: Path
 
     def ask(self, path, headers=None, peer="127.0.0.1", scheme="http", method="GET") -> httpx.Response:
-        async def answer() -> httpx.Response:
-            transport = httpx.ASGITransport(self.application, client=(peer, 4711))
-            async with httpx.AsyncClient(transport=transport, base_url=f"{scheme}://127.0.0.1", timeout=60) as client:
-                return await client.request(method, path, headers=headers)
-
-        return asyncio.run(answer())
+        return answer_of(self.application, method, path, peer, scheme, headers=headers)
 
     def status(self, path, headers=None, **how) -> int:
         return self.ask(path, headers, **how).status_code

@@ -1,6 +1,5 @@
 """MCP over HTTP: both revisions, who may ask, what is written down, and the same answers as over stdin."""
 
-import asyncio
 import json
 from base64 import b64encode
 
@@ -15,7 +14,7 @@ from broker.security.audit_log import AuditLog
 from broker.web._strict_requests import BODY_BYTES, StrictRequests
 from broker.web.site import Site
 from rocketlens.mcp.http import assistants
-from web_questions import ApiOf
+from web_questions import ApiOf, answer_of
 
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -39,12 +38,7 @@ class AssistantsOf:
         given |= {name.replace("_", "-"): value for name, value in headers.items()}
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
 
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self.application)
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-                return await client.request(method, path, content=body, headers=given)
-
-        answer = asyncio.run(ask())
+        answer = answer_of(self.application, method, path, content=body, headers=given)
         assert len(answer.content) <= MOST_BYTES
         return answer
 
