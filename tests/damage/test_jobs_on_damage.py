@@ -106,11 +106,9 @@ TOGETHER = (
 """Kinds none of which hides another from those who read it; `make soak` has each alone."""
 
 
-@pytest.mark.parametrize(
-    "kinds",
+@pytest.mark.parametrize("kinds",
     [pytest.param(TOGETHER, id="many"), *(pytest.param((kind,), marks=pytest.mark.soak) for kind in KINDS)],
-    ids=" and ".join,
-)
+    ids=" and ".join)  # fmt: skip
 def test_every_command_does_with_little_memory_where_files_of_any_kind_are_giants(disk_path, kinds) -> None:
     root = disk_path / "store"
     write_store(root)

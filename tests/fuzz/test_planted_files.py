@@ -33,10 +33,8 @@ from storage.files.own_directories import user_text
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
-pytestmark = [
-    pytest.mark.skipif(os.getuid() != 0, reason="root alone can be led to what is somebody else's"),
-    pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.skipif(os.getuid() != 0, reason="root alone can be led to what is somebody else's"),
+              pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")]  # fmt: skip
 
 SMALL = {"slots": 20, "entries": 20, "zone": "UTC"}
 FEW, MANY = 6, 3000
@@ -212,10 +210,8 @@ def test_what_is_planted_where_output_goes_leads_nowhere(plain: Path, name: str,
 
 SEGMENTS = [f"{base:020d}" for base in (0, 2048, 4096)]
 IN_LOG = ["commitlog", "config", *(f"commitlog/{name}" for name in SEGMENTS)]
-RESCUED = [
-    *(f"{name}/{place}" for name in ("store", "copy") for place in (*IN_LOG, *planting.PLACES)),
-    *(f"new{planting.WORK}{place}" for place in planting.WORK_PLACES),
-]
+RESCUED = [*(f"{name}/{place}" for name in ("store", "copy") for place in (*IN_LOG, *planting.PLACES)),
+           *(f"new{planting.WORK}{place}" for place in planting.WORK_PLACES)]  # fmt: skip
 
 
 @settings(max_examples=FEW)

@@ -138,10 +138,8 @@ def test_every_recorded_binary_header_is_decoded_and_encoded_alike() -> None:
     assert recorded
     for data in recorded:
         command = decode_command((1, data, b""))
-        again = encode_request(
-            command.code, ext_fields_of(command), opaque=command.opaque, oneway=command.is_oneway, serialize_type=1,
-            version=command.version,
-        )  # fmt: skip
+        again = encode_request(command.code, ext_fields_of(command), opaque=command.opaque, oneway=command.is_oneway,
+                               serialize_type=1, version=command.version)  # fmt: skip
         assert again[8:] == data
 
 
@@ -440,11 +438,9 @@ def test_an_empty_number_or_boolean_is_absent_but_an_empty_text_is_a_text() -> N
 RESPONSE_FLAG = 1
 
 # Those that the file below does not list, as the Java classes of the same names in 5.5.1 have them.
-CONSTANTS = [
-    (RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002), (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
-    (LanguageCode, "JAVA", 0), (LanguageCode, "GO", 9), (LanguageCode, "NODE_JS", 13), (SerializeType, "JSON", 0),
-    (SerializeType, "ROCKETMQ", 1),
-]  # fmt: skip
+CONSTANTS = [(RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002), (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
+             (LanguageCode, "JAVA", 0), (LanguageCode, "GO", 9), (LanguageCode, "NODE_JS", 13),
+             (SerializeType, "JSON", 0), (SerializeType, "ROCKETMQ", 1)]  # fmt: skip
 
 JAVA_CODES = Path(__file__).parents[1] / "data" / "java-codes.tsv"
 """Class, name and value of each constant: what `javap -constants` prints of the jar of remoting 5.5.0, where
@@ -475,21 +471,17 @@ def test_every_recorded_code_and_language_is_known() -> None:
         assert header["language"] in LanguageCode.__members__
 
 
-READ_ALONE = {
-    bodies.ConsumerOffsetTable, bodies.SubscriptionGroupTable, bodies.TopicConfigTable, bodies.TopicOffsets,
-    bodies.TopicQueues,
-}  # fmt: skip
+READ_ALONE = {bodies.ConsumerOffsetTable, bodies.SubscriptionGroupTable, bodies.TopicConfigTable, bodies.TopicOffsets,
+              bodies.TopicQueues}  # fmt: skip
 """What our client reads of answers that `storage.layout.store_config` writes."""
 
 # Which struct reads and writes the recorded body of a code, request or answer.
 KIND_OF_CODE = {34: bodies.HeartbeatData, **dict.fromkeys((41, 42), bodies.LockBatchRequestBody)}
 KIND_OF_CODE[46] = bodies.CheckClientRequestBody
-KIND_OF_ANSWER = {
-    28: bodies.KVTable, 38: bodies.GetConsumerListByGroupResponseBody, 41: bodies.LockBatchResponseBody,
-    105: bodies.TopicRouteData, 106: bodies.ClusterInfo, 206: bodies.TopicList, 300: bodies.GroupList,
-    305: bodies.TopicList, 315: bodies.BrokerStatsData, 321: bodies.QueryConsumeQueueResponseBody,
-    907: bodies.HARuntimeInfo,
-}  # fmt: skip
+KIND_OF_ANSWER = {28: bodies.KVTable, 38: bodies.GetConsumerListByGroupResponseBody, 41: bodies.LockBatchResponseBody,
+                  105: bodies.TopicRouteData, 106: bodies.ClusterInfo, 206: bodies.TopicList, 300: bodies.GroupList,
+                  305: bodies.TopicList, 315: bodies.BrokerStatsData, 321: bodies.QueryConsumeQueueResponseBody,
+                  907: bodies.HARuntimeInfo}  # fmt: skip
 
 
 def test_every_struct_is_encoded_and_equals_its_sample() -> None:
@@ -527,11 +519,9 @@ def coded_frames():
 
 
 def test_what_our_client_reads_alone_is_read_from_recorded_answers() -> None:
-    kinds = {
-        RequestCode.GET_ALL_TOPIC_CONFIG: bodies.TopicConfigTable,
-        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: bodies.SubscriptionGroupTable,
-        RequestCode.GET_TOPIC_STATS_INFO: bodies.TopicOffsets,
-    }
+    kinds = {RequestCode.GET_ALL_TOPIC_CONFIG: bodies.TopicConfigTable,
+             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: bodies.SubscriptionGroupTable,
+             RequestCode.GET_TOPIC_STATS_INFO: bodies.TopicOffsets}  # fmt: skip
     answers = [(code, frame.body) for frame, code, is_answer in coded_frames() if is_answer and frame.body]
     found = {code: bodies.decode_json(body, kinds[code]) for code, body in answers if code in kinds}
     topics, groups, offsets = (found[code] for code in kinds)

@@ -35,10 +35,8 @@ def zstd_without_size(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-COMPRESSORS = [
-    (CompressionType.ZLIB, zlib.compress), (CompressionType.LZ4, lz4.frame.compress),
-    (CompressionType.ZSTD, zstandard.compress), (CompressionType.ZSTD, zstd_without_size),
-]  # fmt: skip
+COMPRESSORS = [(CompressionType.ZLIB, zlib.compress), (CompressionType.LZ4, lz4.frame.compress),
+               (CompressionType.ZSTD, zstandard.compress), (CompressionType.ZSTD, zstd_without_size)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("kind", "compress"), COMPRESSORS)
@@ -202,11 +200,9 @@ def test_a_body_under_any_flag_is_what_it_is(text, flag, inner, outermost) -> No
     assert (stored.note is None) is is_flagged
 
 
-SENTENCES = {
-    "gbk": "订单已付款，请尽快发货；客户要求明天上午送到，否则取消。",
-    "big5": "訂單已付款，請儘快出貨；客戶要求明天上午送到，否則取消。",
-    "shift_jis": "ご注文ありがとうございます。明日の午前中にお届けします。",
-}
+SENTENCES = {"gbk": "订单已付款，请尽快发货；客户要求明天上午送到，否则取消。",
+             "big5": "訂單已付款，請儘快出貨；客戶要求明天上午送到，否則取消。",
+             "shift_jis": "ご注文ありがとうございます。明日の午前中にお届けします。"}  # fmt: skip
 
 
 @pytest.mark.parametrize("charset", SENTENCES)

@@ -33,10 +33,8 @@ PARSED = [
     ("12", 12),
 ]  # fmt: skip
 
-REFUSED = [
-    "", " ", "{", "{0}", "{0:}", "{:1}", "{a:1}", "{'a':1}", '{"a":1,}', "[1:2]", "{1.5:2}", "{{}:1",
-    '{{"a":{"b":1}}:1}', '"', '"\\', "NaN", '{"a":Infinity}', '{"a":1}x', "\0",
-]  # fmt: skip
+REFUSED = ["", " ", "{", "{0}", "{0:}", "{:1}", "{a:1}", "{'a':1}", '{"a":1,}', "[1:2]", "{1.5:2}", "{{}:1",
+           '{{"a":{"b":1}}:1}', '"', '"\\', "NaN", '{"a":Infinity}', '{"a":1}x', "\0"]  # fmt: skip
 
 # Each would take minutes where a pattern goes back, or end in something else than our error.
 SLOW = [
@@ -169,12 +167,9 @@ def test_what_older_clients_leave_out_is_absent() -> None:
     assert (trace.success, trace.cost_milliseconds, trace.client_host) == (True, 4, None)
 
 
-@given(
-    st.integers(0, 130),
-    st.sampled_from([b"", b"\x02", b"\x01", b"x"]),
-    st.sampled_from([kind.value.encode() for kind in TraceKind] + [b"pub", b"Subbefore", b""]),
-    st.sampled_from([b"\x01", b"\x02", b""]),
-)
+@given(st.integers(0, 130), st.sampled_from([b"", b"\x02", b"\x01", b"x"]),
+       st.sampled_from([kind.value.encode() for kind in TraceKind] + [b"pub", b"Subbefore", b""]),
+       st.sampled_from([b"\x01", b"\x02", b""]))  # fmt: skip
 def test_the_begin_of_a_record_is_seen_wherever_it_lies(ahead: int, end: bytes, kind: bytes, separator: bytes) -> None:
     """In the first piece of a body, in a later one, and in parts of two."""
     body = b"x" * ahead + end + kind + separator + b"1795243506437" + b"y" * 70

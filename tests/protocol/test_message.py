@@ -26,12 +26,10 @@ from protocol.system_topics import Origin, Stage, is_known_by, kind_of, origin_o
 from store_files import pack_batch, pack_record, with_host_bits
 from strategies import hosts, property_blocks, property_names, records, texts, utf8_like
 
-PLAIN = {
-    "topic_bytes": b"TopicTest", "body": b"hello", "properties_bytes": b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02",
-    "queue_id": 3, "flag": 7, "queue_offset": 11, "physical_offset": 4096, "sys_flag": 0, "born_timestamp": 1000,
-    "born_host": ("10.0.0.1", 54321), "store_timestamp": 2000, "store_host": ("10.0.0.2", 10911), "reconsume_times": 2,
-    "prepared_transaction_offset": 5,
-}  # fmt: skip
+PLAIN = {"topic_bytes": b"TopicTest", "body": b"hello", "properties_bytes": b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02",
+         "queue_id": 3, "flag": 7, "queue_offset": 11, "physical_offset": 4096, "sys_flag": 0, "born_timestamp": 1000,
+         "born_host": ("10.0.0.1", 54321), "store_timestamp": 2000, "store_host": ("10.0.0.2", 10911),
+         "reconsume_times": 2, "prepared_transaction_offset": 5}  # fmt: skip
 
 
 def with_bits(fields):

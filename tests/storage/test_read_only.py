@@ -100,10 +100,8 @@ class TestTheTest:
         refused = WRITES | LOCKS
         before = read_only.state_of(store)
         arguments = [str(store), str(store.parent / "outside"), json.dumps(refused | READS)]
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            env=read_only.environment(), capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
+        done = subprocess.run([sys.executable, "-c", PROGRAM, *arguments], env=read_only.environment(),
+                              capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
         assert done.returncode == 0, done.stderr
         noted = [line.partition(": ") for line in done.stdout.splitlines()]
         assert [name for name, _, _ in noted] == list(refused)

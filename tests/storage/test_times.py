@@ -74,11 +74,8 @@ CALENDAR = ("%Y", "%Y%m", "%Y%j", "%Y%m%d", "%Y%m%d%H", "%Y%m%d%H%M", "%Y%m%d%H%
 """The forms of digits that are times of the calendar; the last one is written with three digits of a second."""
 
 
-@given(
-    st.datetimes(datetime(2000, 1, 1), datetime(2199, 12, 31, 23, 59, 59, 999_999)),
-    st.sampled_from(CALENDAR),
-    st.sampled_from(ZONES),
-)
+@given(st.datetimes(datetime(2000, 1, 1), datetime(2199, 12, 31, 23, 59, 59, 999_999)), st.sampled_from(CALENDAR),
+       st.sampled_from(ZONES))  # fmt: skip
 def test_digits_of_a_calendar_time_are_that_time_in_a_zone(moment: datetime, form: str, zone: str) -> None:
     digits = moment.strftime(form)
     digits = digits[:-3] if form.endswith("%f") else digits

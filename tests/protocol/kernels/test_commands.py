@@ -242,8 +242,6 @@ def test_every_character_is_written_as_another_writer_does() -> None:
     for form in FORMS:
         for start in range(0, 0x800, 64):
             text = "".join(map(chr, range(start, start + 64)))
-            head = commands.encode_response(
-                commands.Command(code=RequestCode.PULL_MESSAGE, serialize_type=form),
-                commands.Response(1, text, {text: text[::-1]}),
-            )
+            head = commands.encode_response(commands.Command(code=RequestCode.PULL_MESSAGE, serialize_type=form),
+                                            commands.Response(1, text, {text: text[::-1]}))  # fmt: skip
             assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})

@@ -133,10 +133,8 @@ def resolve_extensions(root, written):
     return written, stamps
 
 
-COUNTS = {
-    "g1": (97, 150), "g2/g2-hosts": (50, 60), "g2/g2-queues-5.5.1": (97, 150), "g2/g2-ext": (31, 400),
-    "g2/g2-dledger": (97, 150),
-}  # fmt: skip
+COUNTS = {"g1": (97, 150), "g2/g2-hosts": (50, 60), "g2/g2-queues-5.5.1": (97, 150), "g2/g2-ext": (31, 400),
+          "g2/g2-dledger": (97, 150)}  # fmt: skip
 
 
 def blocks_of(directories, *, tags=True, records=1 << 10):

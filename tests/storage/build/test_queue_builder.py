@@ -104,10 +104,8 @@ def without_jumps(pieces: list[tuple[str, int]], first: int) -> list[int]:
 pieces = st.lists(st.tuples(st.sampled_from(["on", "on", "repeat", "restart"]), st.integers(2, 30)), max_size=6)
 
 
-@given(
-    pieces=pieces, first=st.sampled_from([0, 0, 1, 7, 10, 99, 100, 301]), block=st.integers(2, 40),
-    per_file=st.integers(1, 12),
-)  # fmt: skip
+@given(pieces=pieces, first=st.sampled_from([0, 0, 1, 7, 10, 99, 100, 301]), block=st.integers(2, 40),
+       per_file=st.integers(1, 12))  # fmt: skip
 @example(pieces=[("on", 10), ("on", 10)], first=0, block=1000, per_file=10)
 @example(pieces=[("on", 3), ("restart", 9)], first=0, block=1000, per_file=10)
 def test_a_whole_log_makes_the_files_that_the_broker_makes(pieces, first, block, per_file) -> None:
@@ -120,11 +118,8 @@ def test_a_whole_log_makes_the_files_that_the_broker_makes(pieces, first, block,
     assert summary.units + summary.dropped == len(units)
 
 
-@given(
-    lost=st.lists(st.tuples(st.integers(0, 60), st.sampled_from([1, 3, 64, 65, 500, 1024, 1025, 1500])), max_size=3),
-    step=st.sampled_from([100, 20_000]),
-    block=st.integers(1, 40),
-)
+@given(lost=st.lists(st.tuples(st.integers(0, 60), st.sampled_from([1, 3, 64, 65, 500, 1024, 1025, 1500])), max_size=3),
+       step=st.sampled_from([100, 20_000]), block=st.integers(1, 40))  # fmt: skip
 @example(lost=[(2, 1)], step=100, block=1)
 def test_behind_lost_messages_every_other_one_stands_at_its_queue_offset(lost, step, block) -> None:
     gaps = dict(lost)
@@ -432,10 +427,8 @@ def write(directory, *units, start=0, per_file=10):
     return OldQueue(directory, batch=size == 46)
 
 
-@given(
-    ranges=st.lists(st.integers(0, 100), min_size=2, max_size=10, unique=True).map(sorted),
-    offsets=st.lists(st.integers(-5, 110), max_size=20),
-)
+@given(ranges=st.lists(st.integers(0, 100), min_size=2, max_size=10, unique=True).map(sorted),
+       offsets=st.lists(st.integers(-5, 110), max_size=20))  # fmt: skip
 def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list[int]) -> None:
     lost = list(zip(ranges[::2], ranges[1::2], strict=False))
     log = ReadableLog(0, 100, lost)
@@ -562,11 +555,8 @@ def fsynced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-@given(
-    pieces=st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["", "", "flush"])), max_size=8),
-    file_size=st.sampled_from([1, 7, 10, 100]),
-    first=st.sampled_from([0, 3]),
-)
+@given(pieces=st.lists(st.tuples(st.integers(0, 30), st.sampled_from(["", "", "flush"])), max_size=8),
+       file_size=st.sampled_from([1, 7, 10, 100]), first=st.sampled_from([0, 3]))  # fmt: skip
 def test_whatever_is_added_when_comes_out_as_one_stream(pieces, file_size, first, tmp_path_factory) -> None:
     directory = tmp_path_factory.mktemp("stream") / "queue"
     writer = QueueFileWriter(directory, file_size, first * file_size)

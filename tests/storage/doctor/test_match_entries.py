@@ -54,10 +54,8 @@ def log_of(blocks):
         )
         for block in blocks
     ]
-    return HeldLog(
-        minimum=0, end=1 << 62, lost=(), segment_size=1 << 30, is_live=False, may_lag=False, segments=(),
-        held=tuple(held),
-    )  # fmt: skip
+    return HeldLog(minimum=0, end=1 << 62, lost=(), segment_size=1 << 30, is_live=False, may_lag=False, segments=(),
+                   held=tuple(held))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +163,8 @@ def match_by_loop(entries, blocks, begin):
         times[number - 1] = record.timestamp
         if number > 1 and difference != seconds(record.timestamp, begin):
             late.append(number)
-    return {
-        "ranks": ranks, "late": sorted(late), "times": times, "matches": len(taken),
-        "span": (min(taken, default=-1), max(taken, default=-1)),
-    }  # fmt: skip
+    return {"ranks": ranks, "late": sorted(late), "times": times, "matches": len(taken),
+            "span": (min(taken, default=-1), max(taken, default=-1))}  # fmt: skip
 
 
 @settings(max_examples=examples(12))

@@ -207,10 +207,8 @@ DISTANCE = 100
 def log_of(lost=(), minimum=0):
     """A log in which bytes are lost right in front of these messages."""
     ranges = tuple((DISTANCE * number - 10, DISTANCE * number) for number in lost)
-    return ScannedLog(
-        minimum=minimum, end=10**6, lost=ranges, segment_size=10**6, is_live=False, may_lag=False,
-        segments=((0, "segment"),),
-    )  # fmt: skip
+    return ScannedLog(minimum=minimum, end=10**6, lost=ranges, segment_size=10**6, is_live=False, may_lag=False,
+                      segments=((0, "segment"),))  # fmt: skip
 
 
 def said(numbers, *, lost=(), minimum=0):
@@ -320,10 +318,8 @@ def test_a_damaged_entry_is_named_at_its_byte(small: Path, entry: int, field: in
     assert (finding.position, finding.remedy) == (FIRST_ENTRY + 20 * found_at, f"rocketlens rebuild index {small}")
 
 
-@pytest.mark.parametrize(
-    ("position", "size", "field"),
-    [(16, 8, "begin_physical_offset"), (24, 8, "end_physical_offset"), (32, 4, "slot_count")],
-)
+@pytest.mark.parametrize(("position", "size", "field"),
+    [(16, 8, "begin_physical_offset"), (24, 8, "end_physical_offset"), (32, 4, "slot_count")])  # fmt: skip
 def test_a_header_that_lies_is_named(small: Path, position: int, size: int, field: str) -> None:
     put(file(small, 1), position, oracles.packed(3, size))
     finding = only(small, "index-files")

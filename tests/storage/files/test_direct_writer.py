@@ -27,10 +27,8 @@ def noise(size: int) -> bytes:
     return bytes((number * 131 + number // 251) % 255 + 1 for number in range(size))
 
 
-@given(
-    used=st.integers(1, 9 * CHUNK), hole=st.sampled_from([0, 1, PAGE, 3 * CHUNK]), first=st.integers(0, 3 * CHUNK),
-    steps=st.lists(st.integers(0, 3 * CHUNK), max_size=8), forget=st.booleans(),
-)  # fmt: skip
+@given(used=st.integers(1, 9 * CHUNK), hole=st.sampled_from([0, 1, PAGE, 3 * CHUNK]), first=st.integers(0, 3 * CHUNK),
+       steps=st.lists(st.integers(0, 3 * CHUNK), max_size=8), forget=st.booleans())  # fmt: skip
 def test_a_file_is_what_the_memory_was_at_the_end(used, hole, first, steps, forget, tmp_path_factory) -> None:
     """Behind `first` bytes are there when they are settled, before it only at the end; the checksum follows that."""
     path = tmp_path_factory.mktemp("file") / "file"

@@ -118,10 +118,8 @@ KEY = "CID_abc_efg#TopicTest"
 
 
 def registered(**changed):
-    fields = {
-        "consumer_group": "CID_abc_efg", "topic": "TopicTest", "expression": "a > 5", "expression_type": "SQL92",
-        "born_time": 1000, "bloom_filter_data": BloomFilterData(112, [22, 53, 14]),
-    }  # fmt: skip
+    fields = {"consumer_group": "CID_abc_efg", "topic": "TopicTest", "expression": "a > 5", "expression_type": "SQL92",
+              "born_time": 1000, "bloom_filter_data": BloomFilterData(112, [22, 53, 14])}  # fmt: skip
     return ConsumerFilter(**fields | changed)
 
 

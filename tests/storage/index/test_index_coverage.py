@@ -239,10 +239,8 @@ def test_any_store_answers_every_key_after_any_compaction(tmp_path_factory, plan
     topics = data.draw(st.sets(st.sampled_from(["TopicTest", "主题", "AaTopic"]), max_size=2))
     slots, entries = plan.options["index_slots"], plan.options["index_entries"]
     with small_steps(data.draw(st.sampled_from([64, 1000, 1 << 25])), 1000):
-        outcome = compact_store(
-            root, directory / "work", drop_tags=drop_tags, topics=tuple(topics), from_log=from_log,
-            slots=slots, entries=entries,
-        )  # fmt: skip
+        outcome = compact_store(root, directory / "work", drop_tags=drop_tags, topics=tuple(topics), from_log=from_log,
+                                slots=slots, entries=entries)  # fmt: skip
     shutil.rmtree(root / "index", ignore_errors=True)
     shutil.copytree(outcome.directory, root / "index")
     if data.draw(st.booleans(), "a file is lost"):

@@ -191,11 +191,8 @@ class Growing:
 
 
 @settings(max_examples=examples(5), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
-    st.sampled_from([5, 12, 1000]),
-    st.sampled_from(["5.5", "5.3"]),
-)
+@given(st.lists(st.lists(st.sampled_from([True, True, True, False]), max_size=8), max_size=6),
+       st.sampled_from([5, 12, 1000]), st.sampled_from(["5.5", "5.3"]))  # fmt: skip
 def test_all_that_has_no_entry_is_left_to_the_scan(tmp_path_factory, steps, entries, profile) -> None:
     growing = Growing(tmp_path_factory.mktemp("steps"), index_entries=entries, profile=profile)
     for indexed in steps:
@@ -271,12 +268,9 @@ def file_of(path, image, size=None, changes=None):
 
 
 @settings(max_examples=examples(8), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    slots=st.integers(1, 200),
-    keys=st.lists(st.sampled_from([*KEYS, *[f"k{number}" for number in range(40)]]), min_size=1, max_size=60),
-    spare=st.integers(1, 30),
-    hints=st.lists(st.integers(1, 200), max_size=3),
-)
+@given(slots=st.integers(1, 200),
+       keys=st.lists(st.sampled_from([*KEYS, *[f"k{number}" for number in range(40)]]), min_size=1, max_size=60),
+       spare=st.integers(1, 30), hints=st.lists(st.integers(1, 200), max_size=3))  # fmt: skip
 @example(slots=41, keys=["k36"], spare=1, hints=[1])
 def test_counts_of_any_size_are_found_whatever_the_neighbours_have(tmp_path, slots, keys, spare, hints) -> None:
     image = oracles.index_image(keys, slots, len(keys) + spare)

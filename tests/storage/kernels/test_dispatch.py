@@ -131,10 +131,8 @@ def scan_two_far_records(far):
 
 
 def make_memory(**options):
-    defaults = {
-        "tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC], "units": True,
-        "entries": True, "timestamps": True, "records": 10,
-    }  # fmt: skip
+    defaults = {"tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC],
+                "units": True, "entries": True, "timestamps": True, "records": 10}  # fmt: skip
     return DispatchMemory(**{**defaults, **options})
 
 
@@ -219,11 +217,9 @@ def test_messages_of_retry_and_system_topics_are_in_no_light_queue(topic: bytes)
     assert units("%LMQ%a", "7", topic) == []
 
 
-PIECES = [
-    *(b"a", b"\x7f", b"\xc2\xa9", b"\xe4\xbb\xb7", b"\xf0\x9f\x98\x80"),
-    *(b"\xc0", b"\xe0\x80\x80", b"\xf0\x80", b"\xf4\x90\x80\x80", b"\xf5", b"\xf8", b"\xff", b"\x80"),
-    *(b"\xed\xa0\x80", b"\xed\xa0", b"\xe1\x80", b"\xf0\x9f\x98"),
-]
+PIECES = [*(b"a", b"\x7f", b"\xc2\xa9", b"\xe4\xbb\xb7", b"\xf0\x9f\x98\x80"),
+          *(b"\xc0", b"\xe0\x80\x80", b"\xf0\x80", b"\xf4\x90\x80\x80", b"\xf5", b"\xf8", b"\xff", b"\x80"),
+          *(b"\xed\xa0\x80", b"\xed\xa0", b"\xe1\x80", b"\xf0\x9f\x98")]  # fmt: skip
 """Whole sequences; ones that no encoder writes; encoded surrogates and sequences cut short."""
 
 any_bytes = st.one_of(st.binary(min_size=1, max_size=40), st.lists(st.sampled_from(PIECES), min_size=1).map(b"".join))
@@ -403,10 +399,8 @@ def keys_of(data: bytes, position: int, stop: int) -> tuple[int, set[tuple[int, 
 
 def rows_of(data: bytes, position: int, limit: int, stop: int) -> tuple[int, int, int, list[int]]:
     table = np.zeros(20, ROW)
-    chosen = message_rows.choose_records(
-        Bytes(data).region, position, limit, stop, BASE, BASE + len(data),
-        Wanted().query(names=True, checksums=True), table.view(np.int64),
-    )  # fmt: skip
+    chosen = message_rows.choose_records(Bytes(data).region, position, limit, stop, BASE, BASE + len(data),
+                                         Wanted().query(names=True, checksums=True), table.view(np.int64))  # fmt: skip
     return chosen.position, chosen.reason, chosen.last, table["position"][: chosen.rows].tolist()
 
 

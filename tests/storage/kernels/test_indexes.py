@@ -51,12 +51,9 @@ def test_bounds_order_and_gaps_are_those_of_the_oracle(offsets: list[int]) -> No
     assert (span.gap_count, span.gaps) == (len(expected), expected)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * indexes.STRETCH_BYTES)), min_size=1, max_size=15),
-    st.sampled_from([1, 3, SLOTS]),
-    st.integers(0, 4 * indexes.STRETCH_BYTES),
-    st.sampled_from([0, 2, 40]),
-)
+@given(st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * indexes.STRETCH_BYTES)), min_size=1, max_size=15),
+       st.sampled_from([1, 3, SLOTS]), st.integers(0, 4 * indexes.STRETCH_BYTES),
+       st.sampled_from([0, 2, 40]))  # fmt: skip
 def test_bounds_and_stretches_are_those_of_all_entries(puts, slots, start, rows) -> None:
     puts.sort(key=lambda put: oracles.index_hash(f"T#{put[0]}") % slots)  # stable, so any order along a chain
     image = oracles.IndexImage(slots, 20)
@@ -203,10 +200,8 @@ class TestCheckEntries:
 
 
 @settings(max_examples=examples(60))
-@given(
-    st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5), st.integers(0, 1000),
-    st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20), st.data(),
-)  # fmt: skip
+@given(st.lists(st.tuples(st.integers(1, 50), st.integers(0, 30)), min_size=1, max_size=5), st.integers(0, 1000),
+       st.lists(st.tuples(st.integers(0, 2**31 - 1), st.integers(-20, 400)), max_size=20), st.data())  # fmt: skip
 def test_entries_go_to_the_cells_they_lie_in_and_keep_their_order(cells, start, drawn, data) -> None:
     bounds = []
     at = start
@@ -258,13 +253,10 @@ def put_lists(draw: st.DrawFn) -> list[Put]:
 
 
 def columns_of(puts: list[Put], first_offset: int = FIRST) -> EntryColumns:
-    return EntryColumns(
-        first_offset,
-        np.array([put.physical_offset - first_offset for put in puts], np.uint32),
-        np.array([put.store_timestamp for put in puts], np.int64),
-        np.array([len(put.texts) for put in puts], np.uint16),
-        np.array([index_hash(text) for put in puts for text in put.texts], np.int32),
-    )
+    return EntryColumns(first_offset, np.array([put.physical_offset - first_offset for put in puts], np.uint32),
+                        np.array([put.store_timestamp for put in puts], np.int64),
+                        np.array([len(put.texts) for put in puts], np.uint16),
+                        np.array([index_hash(text) for put in puts for text in put.texts], np.int32))  # fmt: skip
 
 
 def entries_of(puts: list[Put]) -> list[tuple[str, int, int]]:
@@ -387,11 +379,8 @@ def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(keys: list[s
     assert indexes.measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
 
 
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [(0, -1), (4, 0), (16, 3), (16, 9), (16, -1)],
-    ids=["hash", "offset that falls", "itself", "upwards", "negative"],
-)
+@pytest.mark.parametrize(("place", "value"), [(0, -1), (4, 0), (16, 3), (16, 9), (16, -1)],
+    ids=["hash", "offset that falls", "itself", "upwards", "negative"])  # fmt: skip
 def test_a_bad_field_is_found(place: int, value: int) -> None:
     content = bytearray(oracles.index_image(["a"] * 5, 1).to_bytes())
     size = 8 if place == 4 else 4

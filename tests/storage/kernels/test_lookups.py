@@ -128,10 +128,8 @@ def test_what_index_and_scan_propose_is_answered_like_the_oracle(plan: Plan, dat
             end=END_OF_TIME if kind == "U" else data.draw(st.just(END_OF_TIME) | stamps),
             before=data.draw(st.just(END_OF_TIME) | st.sampled_from([0, *(r.physical_offset for r in records)])),
         )  # fmt: skip
-        expected = oracles.lookup(
-            files, scanned, records, question.topic, question.key,
-            kind=kind, begin=question.begin, end=question.end, before_offset=question.before,
-        )  # fmt: skip
+        expected = oracles.lookup(files, scanned, records, question.topic, question.key, kind=kind,
+                                  begin=question.begin, end=question.end, before_offset=question.before)  # fmt: skip
         answer = ask(store, question)
         assert (answer.status, list(answer.physical_offsets)) == (kernel.FOUND, expected[-question.maximum :])
         assert answer.truncated == (len(expected) > question.maximum)
@@ -302,11 +300,9 @@ def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) ->
         kernel.KeyQuery(question)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "strays"),
+@pytest.mark.parametrize(("wrong", "strays"),
     [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
-    ids=["inside a record", "in the last byte", "behind the log", "far behind"],
-)
+    ids=["inside a record", "in the last byte", "behind the log", "far behind"])  # fmt: skip
 def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(wrong, strays) -> None:
     store, records, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
     log = bytes(store.segments[0])

@@ -63,10 +63,8 @@ def unit(written: Written, tags_code: int = 0, size: int | None = None) -> bytes
 
 def call(log, units, codes=None, *, choice=None, maximum=99, maximum_bytes=1 << 40, name=("T", 2), ahead=0, behind=0):
     wanted = choice or (CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes))
-    pulled = kernel.pull(
-        log.view, HeldFile(b"".join(units)), 0, 0, len(units), name[1], name[0].encode(), wanted, behind,
-        len(units) - ahead - behind, maximum, maximum_bytes, 0,
-    )  # fmt: skip
+    pulled = kernel.pull(log.view, HeldFile(b"".join(units)), 0, 0, len(units), name[1], name[0].encode(), wanted,
+                         behind, len(units) - ahead - behind, maximum, maximum_bytes, 0)  # fmt: skip
     return pulled.passed, [int.from_bytes(record[28:36]) for record in pulled.records] if pulled.passed >= 0 else []
 
 
@@ -79,11 +77,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Log:
     return written_log(tmp_path_factory.mktemp("many"), 700)
 
 
-@given(
-    count=st.integers(1, 700), codes=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=60),
-    others=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), min_size=1, max_size=5), seed=st.integers(0, 2**32),
-    share=st.floats(0, 1),
-)  # fmt: skip
+@given(count=st.integers(1, 700), codes=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), max_size=60),
+       others=st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 40), min_size=1, max_size=5),
+       seed=st.integers(0, 2**32), share=st.floats(0, 1))  # fmt: skip
 def test_of_any_number_of_tags_none_is_taken_for_another(many, count, codes, others, seed, share) -> None:
     (log, written), random = many, Random(seed)
     tags = [random.choice(codes if codes and random.random() < share else others) for _ in range(count)]
@@ -309,10 +305,8 @@ def test_bytes_that_look_like_the_needle_everywhere_do_not_hide_it(length: int) 
 def selected(data, criteria, *, room=100, stop=None):
     """Where the walk ended, why, and the positions noted."""
     found = np.zeros(room, np.int64)
-    selection = select_records(
-        Bytes(data).region, 0, len(data) if stop is None else stop, len(data), BASE, BASE + len(data),
-        query_of(Matcher(criteria)), found,
-    )  # fmt: skip
+    selection = select_records(Bytes(data).region, 0, len(data) if stop is None else stop, len(data), BASE,
+                               BASE + len(data), query_of(Matcher(criteria)), found)  # fmt: skip
     return selection.position, selection.reason, found[: selection.found].tolist()
 
 
@@ -326,11 +320,8 @@ class TestSelectRecords:
         assert selected(data, Criteria(json_path="$=abc"))[2] == positions[:2]
 
     @settings(max_examples=examples(20))
-    @given(
-        st.lists(st.tuples(st.sampled_from([b"", b"needle", b"-" * 400, b"-" * 5000]), st.booleans()), max_size=12),
-        st.sampled_from([SearchPlace.BODY, SearchPlace.PROPERTIES, SearchPlace.ANY]),
-        st.booleans(),
-    )
+    @given(st.lists(st.tuples(st.sampled_from([b"", b"needle", b"-" * 400, b"-" * 5000]), st.booleans()), max_size=12),
+           st.sampled_from([SearchPlace.BODY, SearchPlace.PROPERTIES, SearchPlace.ANY]), st.booleans())  # fmt: skip
     def test_bytes_count_only_where_they_are_asked_for(self, parts, place, is_of_topic) -> None:
         """Hits lie behind, before and between the places that count, near and far."""
         topics = [b"needleT" if body else b"T" for body, _ in parts]

@@ -403,10 +403,8 @@ def test_bytes_of_any_alignment_have_the_checksum_zlib_gives(way: str, length: i
 def test_the_way_is_the_one_that_the_system_says_the_processor_can_go() -> None:
     with open("/proc/cpuinfo") as file:
         flags = {word for line in file if line.startswith(("flags", "Features")) for word in line.split()}
-    needed = {
-        "folding-512": {"vpclmulqdq", "avx512f", "pclmulqdq"}, "folding-256": {"vpclmulqdq", "avx2", "pclmulqdq"},
-        "folding": {"pclmulqdq", "ssse3", "sse4_1"}, "instructions": {"crc32"}, "tables": set(),
-    }  # fmt: skip
+    needed = {"folding-512": {"vpclmulqdq", "avx512f", "pclmulqdq"}, "folding-256": {"vpclmulqdq", "avx2", "pclmulqdq"},
+              "folding": {"pclmulqdq", "ssse3", "sse4_1"}, "instructions": {"crc32"}, "tables": set()}  # fmt: skip
     ways = {"x86_64": ("folding-512", "folding-256", "folding"), "aarch64": ("instructions",)}
     possible = (*ways.get(platform.machine(), ()), "tables")
     assert tuple(way for way in possible if needed[way] <= flags) == records.CRC32_PATHS

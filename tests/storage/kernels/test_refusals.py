@@ -73,10 +73,8 @@ def test_a_place_of_no_record(position: int, stop: int) -> None:
 
 
 def memory(records: int = 10) -> dispatching.DispatchMemory:
-    return dispatching.DispatchMemory(
-        tags=True, checksums=True, delays=[], lmq=True, batch_topics=[], units=True, entries=True, timestamps=True,
-        records=records,
-    )  # fmt: skip
+    return dispatching.DispatchMemory(tags=True, checksums=True, delays=[], lmq=True, batch_topics=[], units=True,
+                                      entries=True, timestamps=True, records=records)  # fmt: skip
 
 
 def test_records() -> None:

@@ -119,10 +119,8 @@ def converted(root):
     return directory
 
 
-@pytest.mark.parametrize(
-    ("path", "content"),
-    [("checkpoint", b"endIndex=5\ncommittedIndex=4\n"), (f"index/{SEGMENT}", b"\0\0\0\1" + bytes(28))],
-)
+@pytest.mark.parametrize(("path", "content"),
+    [("checkpoint", b"endIndex=5\ncommittedIndex=4\n"), (f"index/{SEGMENT}", b"\0\0\0\1" + bytes(28))])  # fmt: skip
 def test_entries_that_lie_elsewhere_are_missed_until_their_directory_is_given(tmp_path, path, content) -> None:
     root = tmp_path / "store"
     ledger = converted(root)
@@ -330,10 +328,8 @@ def test_the_recorded_configuration_is_read_with_all_its_fields(g1_store: Path) 
     assert config.filters == {"TopicTest": {"CG_SQL": sql}}
 
 
-@pytest.mark.parametrize(
-    ("name", "release"),
-    [("g1/store", "V5_5_0"), ("g2/g2-queues/store", "V5_5_0"), ("g2/g2-queues-5.5.1/store", "V5_5_1")],
-)
+@pytest.mark.parametrize(("name", "release"),
+    [("g1/store", "V5_5_0"), ("g2/g2-queues/store", "V5_5_0"), ("g2/g2-queues-5.5.1/store", "V5_5_1")])  # fmt: skip
 def test_the_release_of_a_store_is_that_of_the_broker_that_wrote_it(name: str, release: str, tmp_path: Path) -> None:
     root = unpack(Path(name).name, tmp_path, archives=(GOLDEN / name).parent)
     assert store_config.StoreConfig.load(root).release.name == release
@@ -608,9 +604,7 @@ def test_a_file_that_is_cut_or_negative_is_refused_by_name(tmp_path) -> None:
 
 
 def test_blanks_and_what_was_never_written_are_no_units() -> None:
-    rows = [
-        (52, -1, 1, 1, 1, 0, 9, 0, 0), (52, -1, 7, 1, 1, 99, 9, 0, 0), (104, 0, -875286124, 0, 0, 0, 0, 0, 0),
-        (0, 0, 0, 0, 0, 0, 0, 0, 0), (52, -1, 8, 1, 1, 0, 9, 0, 0), (52, -1, 1, 1, 1, -1, 9, 0, 0),
-    ]  # fmt: skip
+    rows = [(52, -1, 1, 1, 1, 0, 9, 0, 0), (52, -1, 7, 1, 1, 99, 9, 0, 0), (104, 0, -875286124, 0, 0, 0, 0, 0, 0),
+            (0, 0, 0, 0, 0, 0, 0, 0, 0), (52, -1, 8, 1, 1, 0, 9, 0, 0), (52, -1, 1, 1, 1, -1, 9, 0, 0)]  # fmt: skip
     units = np.frombuffer(b"".join(TIMER_UNIT.pack(*row) for row in rows), TIMER_UNIT_DTYPE)
     assert are_units(units).tolist() == [True, True, False, False, False, False]

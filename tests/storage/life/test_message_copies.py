@@ -259,11 +259,9 @@ def test_what_a_group_has_is_what_a_plain_model_of_the_broker_says(steps, has_or
             assert life.incomplete is None
             assert len(life.stories) == 1
             record = broker.last(key)
-            states = {
-                "unread": (Ending.RETRYING if record.retries else Ending.NOT_YET, None),
-                "out": (Ending.POPPED, Passage.POPPED),
-                "acknowledged": (Ending.PASSED, Passage.ACKNOWLEDGED),
-            }
+            states = {"unread": (Ending.RETRYING if record.retries else Ending.NOT_YET, None),
+                      "out": (Ending.POPPED, Passage.POPPED),
+                      "acknowledged": (Ending.PASSED, Passage.ACKNOWLEDGED)}  # fmt: skip
             if not broker.next and not broker.queues[broker.retry_topic]:
                 assert life.verdicts == ()
                 continue

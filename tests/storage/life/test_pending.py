@@ -349,10 +349,8 @@ def test_a_delayed_message_is_delivered_where_its_delivery_is_stored(delivered, 
 
 
 @settings(deadline=None, max_examples=examples(6))
-@given(
-    delivered=st.sets(st.integers(0, COUNT - 1)),
-    check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)),
-)
+@given(delivered=st.sets(st.integers(0, COUNT - 1)),
+       check=st.none() | st.tuples(st.sampled_from([DUE - 1000, DUE + 1000]), st.integers(0, 2 * COUNT)))  # fmt: skip
 def test_a_timer_message_is_delivered_where_its_delivery_is_stored(delivered, check) -> None:
     def configure(writer) -> None:
         if check is not None:

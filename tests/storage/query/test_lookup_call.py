@@ -132,12 +132,10 @@ T0 = "2023-11-14T22:13:20"
 
 
 def report(**changes: int) -> SearchReport:
-    fields = {
-        "files_searched": 3, "entries_walked": 12, "refused": 2, "bad_pointers": 0,
-        "index_begin_timestamp": START_TIMESTAMP, "index_end_timestamp": START_TIMESTAMP + 5,
-        "index_begin_physical_offset": 0, "index_end_physical_offset": 4000, "log_minimum": 0, "log_end": 5000,
-        "log_beyond_index": 0, "unscanned": 0,
-    }  # fmt: skip
+    fields = {"files_searched": 3, "entries_walked": 12, "refused": 2, "bad_pointers": 0,
+              "index_begin_timestamp": START_TIMESTAMP, "index_end_timestamp": START_TIMESTAMP + 5,
+              "index_begin_physical_offset": 0, "index_end_physical_offset": 4000, "log_minimum": 0, "log_end": 5000,
+              "log_beyond_index": 0, "unscanned": 0}  # fmt: skip
     return SearchReport(**{**fields, **changes})
 
 

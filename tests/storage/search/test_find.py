@@ -107,12 +107,9 @@ def by_loop(records, queries, topic, kind):
 
 
 @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    store_plans().filter(lambda plan: plan.messages),
-    st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
-    st.sampled_from([None, *TOPICS]),
-    st.sampled_from([None, "unique key or key", "unique key", "key"]),
-)
+@given(store_plans().filter(lambda plan: plan.messages),
+       st.lists(st.sampled_from([*KEYS, "uniq-1", "a", "b", "nowhere"]), min_size=1, max_size=8),
+       st.sampled_from([None, *TOPICS]), st.sampled_from([None, "unique key or key", "unique key", "key"]))  # fmt: skip
 def test_all_keys_find_what_a_loop_finds_whatever_the_index_lacks(tmp_path_factory, plan, queries, topic, kind) -> None:
     root = tmp_path_factory.mktemp("store")
     plan.write(root)
@@ -341,12 +338,9 @@ def test_a_key_of_very_many_messages_is_scanned_for(tmp_path, monkeypatch) -> No
 
 
 @settings(max_examples=examples(6), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    store_plans().filter(lambda plan: plan.messages),
-    st.sampled_from(TOPICS),
-    st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
-    st.sampled_from([None, *KEYS]).filter(lambda key: key != ""),
-)
+@given(store_plans().filter(lambda plan: plan.messages), st.sampled_from(TOPICS),
+       st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
+       st.sampled_from([None, *KEYS]).filter(lambda key: key != ""))  # fmt: skip
 @pytest.mark.usefixtures("small_costs")
 @pytest.mark.untraced
 def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(tmp_path_factory, plan, topic, tag, key) -> None:

@@ -311,11 +311,8 @@ def test_topics_that_a_broker_makes_name_it(tmp_path, made, expected) -> None:
 @pytest.mark.parametrize("is_new", [True, False], ids=["5.x", "4.x"])
 def test_of_several_names_the_last_is_taken_and_all_are_said(is_new, tmp_path) -> None:
     prefix, cluster = ("rmq_sys_SYNC_BROKER_MEMBER_", "rmq_sys_REVIVE_LOG_") if is_new else ("", "")
-    found = identity(
-        tmp_path,
-        *((f"{prefix}{name}", 7, 1) for name in ("old", "new")),
-        *((f"{cluster}{name}", 7, 16) for name in "ab"),
-    )
+    found = identity(tmp_path, *((f"{prefix}{name}", 7, 1) for name in ("old", "new")),
+                     *((f"{cluster}{name}", 7, 16) for name in "ab"))  # fmt: skip
     assert (found.broker_name, found.cluster) == ("new", "b")
     assert ["old, new" in each or "a, b" in each for each in found.ambiguities] == [True, True]
     assert "--cluster" in found.ambiguities[0]

@@ -52,10 +52,8 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Tiered:
             queue_id = number % 2
             keys, tags = f"k{number} shared", ("TagA", "TagB")[number % 3 == 0]
             properties = {"a": str(number)}
-            message = writer.append(
-                "T", b"x" * (number % 40), keys=keys, unique_key=f"U{number:04d}", tags=tags, queue_id=queue_id,
-                properties=properties,
-            )  # fmt: skip
+            message = writer.append("T", b"x" * (number % 40), keys=keys, unique_key=f"U{number:04d}", tags=tags,
+                                    queue_id=queue_id, properties=properties)  # fmt: skip
             written[queue_id].append(message)
     write_tier(directory / "tier", [message for each in written.values() for message in each[:IN_TIER]])
     first = written[0][EXPIRED].physical_offset

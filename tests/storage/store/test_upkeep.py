@@ -192,11 +192,8 @@ def manifest(rows, **more):
 
 
 BROKEN = (b"", b"garbage", b"\x91" * 3000, b"\x82\xa7version\x01\xa5files\x90")
-MANIFESTS = [
-    *(lambda _, content=content: content for content in BROKEN),
-    lambda rows: manifest(rows, version=VERSION + 1),
-    lambda rows: manifest(rows, crc=1),
-]
+MANIFESTS = [*(lambda _, content=content: content for content in BROKEN),
+             lambda rows: manifest(rows, version=VERSION + 1), lambda rows: manifest(rows, crc=1)]  # fmt: skip
 LINES = [
     lambda row: row[:-1],
     lambda row: ["../../../store/index", *row[1:]],

@@ -17,12 +17,9 @@ RECORDED = json.loads((GOLDEN / "filter" / "sql92-vectors.json").read_text())["v
 KEYWORDS = "NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH not Is"
 OTHERS = "= <> > >= < <= ( ) , + - a a b c 5 5L 5.5 0.0 1e3 007 'x' '5' '' 'it''s' @ ' /* -- LIKE 9223372036854775808"
 WORDS = (*KEYWORDS.split(), *OTHERS.split(), "\n", "/* c */", "-- c\n")
-texts = st.one_of(
-    st.text(),
-    st.text("ab'()<>=-+,. 05eELNOT\n/*", max_size=30),
-    st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
-    st.lists(st.sampled_from(WORDS), max_size=14).map("".join),
-)
+texts = st.one_of(st.text(), st.text("ab'()<>=-+,. 05eELNOT\n/*", max_size=30),
+                  st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
+                  st.lists(st.sampled_from(WORDS), max_size=14).map("".join))  # fmt: skip
 values = st.one_of(st.sampled_from(["5", "5.5", "-0", "x", "true", "NaN", "0x1p3", "٥"]), st.text(min_size=1))
 
 
