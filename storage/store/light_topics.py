@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from protocol.message import decode_message
 from protocol.system_topics import LIGHT_PREFIX, origin_of
-from storage.files.waiting import finish
 from storage.queue.queue import Queue
 from storage.store.message_store import MessageStore
 
@@ -53,8 +52,8 @@ def named_parent(name: str) -> str | None:
 
 def _parent_in(store: MessageStore, queue: Queue) -> str | None:
     """The topic of the last message in a light queue, by where it was sent to."""
-    entries = finish(queue.entries_lookup(queue.max_offset - 1, 1))
-    record = store.record_at(entries[0].physical_offset) if entries else None
+    place = queue.message_in_log(queue.max_offset - 1)
+    record = None if place is None else store.record_at(place)
     if record is None:
         return None
     message = decode_message(record, check_crc=False)

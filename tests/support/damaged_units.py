@@ -12,7 +12,7 @@ class QueueImage:
         self.files = {int(path.name): path for path in sorted(directory.iterdir())}
         self.file_size = next(iter(self.files.values())).stat().st_size
         self._sound = b"".join(path.read_bytes() for path in self.files.values())
-        self.count = len(self._sound.rstrip(b"\0")) // unit
+        self.count = -(-len(self._sound.rstrip(b"\0")) // unit)
 
     def unit(self, number: int) -> bytes:
         return self._sound[number * self.unit_size :][: self.unit_size]

@@ -16,6 +16,8 @@ from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from protocol.system_topics import Stage, stage_of
 from storage.patterns.processes import PatternLimit
+from storage.queue.queue_messages import entry_of
+from storage.queue.unit_reader import Missing
 from storage.search.find import message_at, message_in_log
 from storage.store.extents import lag_of
 
@@ -148,17 +150,15 @@ def queue_message(context: RequestContext, question: QueueMessageQuestion) -> Me
     queue = context.store.queues.queue(question.topic, question.queue_id)
     if queue is None:
         raise not_found(f"topic {question.topic} has no queue {question.queue_id}", "queueId")
-    entry = queue.entry_at(question.queue_offset)
-    # Where the unit is damaged or lost the log may still have the message.
-    physical_offset = queue.message_in_log(question.queue_offset)
-    if entry is not None and physical_offset is None:
-        physical_offset = entry.physical_offset
-    if physical_offset is None:
+    entry = entry_of(queue, question.queue_offset)
+    if entry is None:
         reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
+        if queue.min_offset <= question.queue_offset < queue.max_offset:
+            reach = Missing.LOST.value
         raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
     source = queue.source_at(question.queue_offset)
     assert source is not None  # no message lies in a gap
-    found, damage = message_in_log(source.log, physical_offset)
+    found, damage = message_in_log(source.log, entry.physical_offset)
     if found is None:
         raise not_found(f"no message there: {damage}", "queueOffset")
     context.require_message(found)

@@ -14,7 +14,7 @@ from broker.web.api.errors import ApiError, not_found
 from broker.web.api.request_context import RequestContext
 from protocol.question import LARGEST
 from storage.queue.queue import Queue, SourceQueue
-from storage.queue.unit_reader import entries_between
+from storage.queue.queue_messages import entry_of
 from storage.store.topic_catalog import queues_of_topic
 
 MOST_QUEUES: Final = 1024
@@ -122,9 +122,7 @@ def offset_behind(queue: Queue, physical_offset: int, first: int, end: int, like
         found = queue.message_in_log(queue_offset)
         if found is not None:
             return found
-        known = queue.sound_from(queue_offset)  # it is lost, or its unit leads to another message
-        source = queue.source_at(known)
-        entry = None if source is None else next(entries_between(source, known, known + 1), None)
+        entry = entry_of(queue, queue.sound_from(queue_offset))  # it is lost, or its unit leads to another message
         return LARGEST if entry is None else entry.physical_offset
 
     if likely is not None and first <= likely <= end:

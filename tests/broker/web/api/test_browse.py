@@ -17,6 +17,7 @@ from broker.web.api.endpoint import LARGEST
 from broker.web.api.queue_spans import offset_at, offset_behind, span_between
 from broker_harness import until
 from command_line import rocketlens
+from damaged_units import damage_queues
 from doctoring import make_store, put
 from golden_store import CASES, G1, GOLDEN, unpack
 from oracles import read_log
@@ -301,6 +302,7 @@ def test_a_parent_is_named_by_a_lite_topic_even_when_its_messages_have_expired(t
     writer.close()
     for segment in sorted((writer.root / "commitlog").iterdir())[:2]:
         segment.unlink()
+    damage_queues(writer.root, [49], topic="%LMQ%plain")
     answer = ApiOf(writer.root).get("/light-topics", milliseconds=9000)
     assert (answer["lookedAt"], answer["total"], answer["cursor"]) == (2, 2, None)
     (line,) = answer["parents"]

@@ -8,7 +8,9 @@ import zlib
 import pytest
 
 from bombs import EMPTY_LZ4, EMPTY_ZSTD
+from damaged_units import QueueImage
 from golden_store import G1
+from queue_stores import unit_bytes
 from store_writer import StoreWriter, appended, closed_store
 from web_questions import ApiOf
 
@@ -52,6 +54,21 @@ def test_who_has_consumed_it_is_what_mqadmin_printed(api: ApiOf) -> None:
             assert group["hasPassed"] is (queue_offset < int(consumed))
             assert (group["nextOffset"], group["lag"]) == (int(consumed), int(lag))
         assert api.ask("/queue/message", topic="TopicTest", queueId=queue_id, queueOffset=end).status == 404
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_no_other_message_is_shown_in_the_place_of_one_whose_unit_is_damaged(tmp_path, is_lost: bool) -> None:
+    with StoreWriter(tmp_path) as writer:
+        written = [writer.append("TU"[number % 2], b"%d" % number) for number in range(20)]
+    image, own, other = QueueImage(tmp_path / "consumequeue" / "T" / "0"), written[10], written[19]
+    image.put(5, unit_bytes(other.physical_offset, other.size, 0))
+    if is_lost:
+        writer.overwrite(own.physical_offset, bytes(own.size))
+    answer = ApiOf(tmp_path).ask("/queue/message", topic="T", queueId=0, queueOffset=5)
+    if is_lost:
+        assert (answer.status, "the log lacks it too" in answer.error["message"]) == (404, True)
+    else:
+        assert answer.json["body"] == "10"
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "zlib"])
