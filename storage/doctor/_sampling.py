@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from protocol.system_topics import LIGHT_PREFIX
-from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
+from storage.kernels.records import ANY_TIME, KeptChecksums, check_shape, find_recent, store_timestamp
 from storage.kernels.region import Region
 from storage.log.commit_log import CommitLog, Segment
 from storage.queue.queue_record import dispatched_places
@@ -67,7 +67,7 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
         # Of bytes that come when they are looked at, sums may be those of zeros.
-        readable, sums = segment.valid_length, None if segment.file.is_hollow else Sums()
+        readable, sums = segment.valid_length, None if segment.file.is_hollow else KeptChecksums()
         while position < limit:
             behind = min(position + PIECE_BYTES, limit)
             region = segment.file.region_of(position, behind + RECORD_BYTES)

@@ -20,7 +20,7 @@ from storage.arrays import np, npt
 from storage.index._index_shape import MAXIMUM_GAPS, IndexShape, OffsetGap, limit_gaps
 from storage.index.index_file import ENTRY, ENTRY_DTYPE, IndexEntry, IndexFile
 from storage.kernels.indexes import ENTRY_BYTES
-from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
+from storage.kernels.records import AT_DAMAGE, AT_RECORD, KeptChecksums, find_record, find_record_by_entries
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.record_scan import LONGEST_RECORD
 from storage.ranges import intersect
@@ -193,7 +193,7 @@ class _Comparison:
 
     def _run_segment(self, segment: Segment, start: int, stop: int) -> None:
         base, readable = segment.base_offset, segment.valid_length
-        position, limit, sums = start - base, stop - base, Sums()
+        position, limit, sums = start - base, stop - base, KeptChecksums()
         region = segment.file.region_of(position, limit + LONGEST_RECORD)
         while position < limit and len(self._gaps) < MAXIMUM_GAPS:
             found = find_record_by_entries(

@@ -22,7 +22,7 @@ from storage.kernels.records cimport (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     Record,
-    Sums,
+    KeptChecksums,
     Text,
     begin_sums,
     check_sums,
@@ -135,7 +135,7 @@ cdef class MessageSearch:
         return self.search.is_full
 
 
-cdef bint note_message(const Record *record, Search *search, int64_t offset, Sums sums) noexcept nogil:
+cdef bint note_message(const Record *record, Search *search, int64_t offset, KeptChecksums sums) noexcept nogil:
     """Make the unit of a record with a queue offset, if it is intact and looked for; the first one of an offset counts.
 
     False where there is no room for its unit, which is to be made.
@@ -173,7 +173,7 @@ cdef inline uint64_t kind_of(const Text *topic) noexcept nogil:
 
 
 cdef bint note_in_queue(
-    const Record *record, const Text *name, int32_t queue_id, const Text *light_offset, Searches *searches, Sums sums
+    const Record *record, const Text *name, int32_t queue_id, const Text *light_offset, Searches *searches, KeptChecksums sums
 ) noexcept nogil:
     """Note a record for all searches of a queue that it is in. False where there is no room for its unit.
 
@@ -207,7 +207,7 @@ cdef bint note_in_queue(
     return has_room
 
 
-cdef bint note_in_light_queues(const Record *record, Searches *searches, Sums sums) noexcept nogil:
+cdef bint note_in_light_queues(const Record *record, Searches *searches, KeptChecksums sums) noexcept nogil:
     """Note a record for the searches of all light queues that it names. False where there is no room for its unit."""
     cdef Properties found
     cdef Text names, offsets, name, offset
@@ -236,7 +236,7 @@ cdef int64_t search_records(
     int64_t base,
     int64_t boundary,
     Searches *searches,
-    Sums sums,
+    KeptChecksums sums,
 ) noexcept nogil:
     """As :func:`find_messages`."""
     cdef Record record
@@ -305,7 +305,7 @@ def find_messages(
     longer than one. Damaged records are no messages; behind damage it goes on at the next intact one. Raises ValueError
     where it was to read outside the region.
     """
-    cdef Sums sums = begin_sums(None, region)
+    cdef KeptChecksums sums = begin_sums(None, region)
     cdef Searches found
     cdef list blocks = []
     cdef uint64_t places = 4

@@ -299,7 +299,7 @@ cdef inline int64_t check_checksums(const Record *record) noexcept nogil:
 
 
 @cython.final
-cdef class Sums:
+cdef class KeptChecksums:
     cdef Region region  # That they are of.
     cdef int64_t anchor  # Position at which all the bytes begin
     cdef uint32_t *sums  # whose CRCs these are, the first of none, each of SUM_STEP bytes more.
@@ -309,20 +309,20 @@ cdef class Sums:
     cdef readonly int64_t summed  # How many bytes were read to compute checksums.
 
 
-cdef Sums begin_sums(Sums sums, Region region)
-cdef uint32_t sum_once(Sums sums, const uint8_t *start, int64_t length) noexcept nogil
+cdef KeptChecksums begin_sums(KeptChecksums sums, Region region)
+cdef uint32_t sum_once(KeptChecksums sums, const uint8_t *start, int64_t length) noexcept nogil
 cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop, int64_t base) noexcept nogil
 cdef int64_t next_recent(
-    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, Sums sums
+    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, KeptChecksums sums
 ) noexcept nogil
 
 
-cdef inline uint32_t sum_up(Sums sums, const uint8_t *start, int64_t length) noexcept nogil:
+cdef inline uint32_t sum_up(KeptChecksums sums, const uint8_t *start, int64_t length) noexcept nogil:
     """CRC-32 of bytes of a record; with sums those of their region."""
     return crc32_of(start, length) if sums is None else sum_once(sums, start, length)
 
 
-cdef inline int64_t check_sums(const Record *record, Sums sums) noexcept nogil:
+cdef inline int64_t check_sums(const Record *record, KeptChecksums sums) noexcept nogil:
     """As :c:func:`check_checksums`, in a pass that keeps its sums."""
     cdef int64_t stated
     if record.body.length > 0:

@@ -71,7 +71,7 @@ def check_shape(Region region not None, int64_t position, int64_t stop, int64_t 
 
 
 def check_intact(
-    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, Sums sums=None,
+    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, KeptChecksums sums=None,
 ) -> int:
     """Size of the record at a position if `check_shape` accepts it and its checksums match.
 
@@ -156,11 +156,11 @@ def entry_hashes(Region region not None, int64_t position, int64_t stop) -> list
     return [entries.hashes[i] for i in range(entries.count)]
 
 
-# --- Sums that are kept ---
+# --- Checksums that are kept ---
 
 
 @cython.final
-cdef class Sums:
+cdef class KeptChecksums:
     """Checksums that one pass over a segment has computed and keeps, so that it does not read the same bytes again.
 
     Damaged or hostile bytes can look like records that lie in one another's bodies, up to a million of them. Checking
@@ -177,16 +177,16 @@ cdef class Sums:
         self.patience, self.block = patience, Block()
 
 
-cdef Sums begin_sums(Sums sums, Region region):
+cdef KeptChecksums begin_sums(KeptChecksums sums, Region region):
     """The sums of a pass, emptied if they are of another region; new ones for None."""
     if sums is None:
-        sums = Sums()
+        sums = KeptChecksums()
     if sums.region is not region:
         sums.region, sums.count = region, 0
     return sums
 
 
-cdef bint keep_sums(Sums sums, int64_t start, int64_t stop) noexcept nogil:
+cdef bint keep_sums(KeptChecksums sums, int64_t start, int64_t stop) noexcept nogil:
     """Have sums that begin at a position or before it and reach up to another one; False without memory for them."""
     cdef const uint8_t *data = sums.region.data
     cdef int64_t needed, at
@@ -207,7 +207,7 @@ cdef bint keep_sums(Sums sums, int64_t start, int64_t stop) noexcept nogil:
     return True
 
 
-cdef uint32_t sum_from_anchor(Sums sums, int64_t stop) noexcept nogil:
+cdef uint32_t sum_from_anchor(KeptChecksums sums, int64_t stop) noexcept nogil:
     """CRC of the bytes from the anchor up to a position that the sums reach."""
     cdef int64_t number = (stop - sums.anchor) // SUM_STEP
     cdef int64_t at = sums.anchor + number * SUM_STEP
@@ -215,7 +215,7 @@ cdef uint32_t sum_from_anchor(Sums sums, int64_t stop) noexcept nogil:
     return crc32_moved(sums.sums[number], stop - at) ^ crc32_of(sums.region.data + at, stop - at)
 
 
-cdef uint32_t sum_once(Sums sums, const uint8_t *start, int64_t length) noexcept nogil:
+cdef uint32_t sum_once(KeptChecksums sums, const uint8_t *start, int64_t length) noexcept nogil:
     cdef int64_t position = start - sums.region.data
     cdef int64_t stop = position + length
     if length > 2 * SUM_STEP and sums.patience < 0 and keep_sums(sums, position, stop):
@@ -243,7 +243,7 @@ cdef class Walk:
 
 def walk_records(
     Region region not None, int64_t position, int64_t stop, int64_t base, int64_t boundary, bint checksums,
-    Sums sums=None,
+    KeptChecksums sums=None,
 ) -> Walk:
     """Step over the records of a segment from a position on; `checksums` says whether theirs are checked.
 
@@ -514,7 +514,7 @@ def find_candidate(Region region not None, int64_t position, int64_t stop, int64
 
 
 cdef int64_t next_recent(
-    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, Sums sums
+    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, KeptChecksums sums
 ) noexcept nogil:
     """As :func:`find_recent`."""
     cdef Record record
@@ -532,7 +532,7 @@ cdef int64_t next_recent(
 
 def find_recent(
     Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest,
-    Sums sums=None,
+    KeptChecksums sums=None,
 ) -> int:
     """Position of the first intact record that starts in [position, stop) and was stored at `earliest` (ms) or later.
 
@@ -546,7 +546,7 @@ def find_recent(
     return position
 
 
-def find_record(Region region not None, int64_t position, int64_t stop, int64_t base, Sums sums=None) -> int:
+def find_record(Region region not None, int64_t position, int64_t stop, int64_t base, KeptChecksums sums=None) -> int:
     """Position of the first record at or after a position with right shape, offset and checksums; `stop` for none."""
     require(region, position, stop)
     sums = begin_sums(sums, region)
@@ -560,7 +560,7 @@ def find_intact_backwards(
 ) -> int:
     """Position of the last intact record that starts in [lowest, position) and ends by `readable`; −1 for none."""
     cdef int64_t at = min(position - 1, readable - MINIMUM_SIZE)
-    cdef Sums sums = begin_sums(None, region)
+    cdef KeptChecksums sums = begin_sums(None, region)
     cdef Record record
     require(region, lowest, position)
     require(region, lowest, readable)

@@ -20,7 +20,7 @@ from protocol.errors import StoreError
 from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only, segment_offset
 from storage.files.waiting import Lookup, Wait, WaitKind, current_tick, plainly
 from storage.kernels import records as codes
-from storage.kernels.records import Sums, check_intact, check_shape, record_start, store_timestamp
+from storage.kernels.records import KeptChecksums, check_intact, check_shape, record_start, store_timestamp
 from storage.kernels.region import Region
 from storage.kernels.store_view import LogView
 from storage.log.damaged_ranges import DamagedRange
@@ -97,7 +97,7 @@ class CommitLog:
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
-        self._sums: defaultdict[int, Sums] = defaultdict(Sums)
+        self._sums: defaultdict[int, KeptChecksums] = defaultdict(KeptChecksums)
         """Checksums of parts of a segment, by its base offset, so that no part is summed up again and again."""
         self._summing = threading.Lock()
         self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
-from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
+from storage.kernels.records import AT_DAMAGE, KeptChecksums, find_record, walk_records
 
 ZEROS = 1
 """In place of a code of the record check: there are zeros where a record should start."""
@@ -53,7 +53,7 @@ def find_damaged_ranges(
     Ends at the BLANK that leads to ``boundary``, where the next segment starts. Records are checked against their
     checksums. Waits for the disk.
     """
-    position, sums = start, Sums()
+    position, sums = start, KeptChecksums()
     while position < stop:
         walk = walk_records(file.region, position, stop, base_offset, boundary, True, sums)
         if walk.reason != AT_DAMAGE:

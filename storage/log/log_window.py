@@ -17,7 +17,7 @@ from storage.kernels.records import (
     LAST_ENTRY_KIND,
     MINIMUM_SIZE,
     SUM_PATIENCE,
-    Sums,
+    KeptChecksums,
     check_intact,
     closes_segment,
     find_candidate,
@@ -50,7 +50,7 @@ class LogWindow:
         self._read_bytes = read_bytes
         self._source, self._held = source, hold(source, base_offset, read_bytes)
         self._summed_for_nothing = 0
-        self._piece, self._piece_start, self._sums = Region(b""), 0, Sums()
+        self._piece, self._piece_start, self._sums = Region(b""), 0, KeptChecksums()
 
     def __enter__(self) -> Self:
         return self
@@ -148,7 +148,7 @@ class LogWindow:
         if not self._piece_start <= position <= self._piece_start + self._piece.size - size:
             self._piece_start = position
             self._piece = self._held.piece(position, min(position + PIECE, self.size))
-            self._sums = Sums(patience=-1)
+            self._sums = KeptChecksums(patience=-1)
         at = position - self._piece_start
         code = check_intact(self._piece, at, at + size, self.base_offset + position, self._sums)
         return size if code == size and self.show_record(position) else 0

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from storage.kernels.records import MINIMUM_SIZE, Sums, check_shape, find_record, find_record_backwards
+from storage.kernels.records import MINIMUM_SIZE, KeptChecksums, check_shape, find_record, find_record_backwards
 from storage.log.commit_log import CommitLog, Segment
 from storage.ranges import Range
 
@@ -31,7 +31,7 @@ class RecordScan(ABC):
 
     def __init__(self, commit_log: CommitLog) -> None:
         self._log = commit_log
-        self._sums = Sums()
+        self._sums = KeptChecksums()
         self._start = 0
         self.skipped: list[Range] = []
 

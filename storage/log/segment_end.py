@@ -23,7 +23,7 @@ from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.kernels.records import (
     AT_BLANK,
-    Sums,
+    KeptChecksums,
     check_intact,
     check_shape,
     check_step,
@@ -79,7 +79,7 @@ class EndSearch:
     last_before: Callable[[], int] = int
     is_left_over: IsLeftOver | None = None
     next_base: int = 0
-    sums: Sums = field(default_factory=Sums, compare=False, repr=False)
+    sums: KeptChecksums = field(default_factory=KeptChecksums, compare=False, repr=False)
 
     @property
     def length(self) -> int:

@@ -13,7 +13,7 @@ from typing import Final
 
 from protocol.errors import StoreError
 from storage.files.mapped_file import MappedFile
-from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
+from storage.kernels.records import AT_DAMAGE, KeptChecksums, find_record, walk_records
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.segment_list import boundaries, list_segments
 from storage.recovery._broker_walk import MOST_WALKED, RULES, BrokerWalk, Rules
@@ -111,7 +111,7 @@ def count_messages(log: CommitLog, start: int, most_bytes: int = MOST_COUNTED) -
 
 def _count(segment: Segment, position: int) -> tuple[int, int]:
     """Intact records of a segment from a position on, and the position up to which they were counted."""
-    region, stop, base, sums, found = segment.file.region, segment.valid_length, segment.base_offset, Sums(), 0
+    region, stop, base, sums, found = segment.file.region, segment.valid_length, segment.base_offset, KeptChecksums(), 0
     for _ in range(MOST_PLACES):
         walk = walk_records(region, position, stop, base, segment.boundary, True, sums)
         found += walk.records

@@ -110,7 +110,7 @@ def nest(depth, offset, draw):
 def test_the_same_is_found_whether_sums_are_kept_or_not(data: st.DataObject) -> None:
     log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)
     region, end = Region(log), len(log)
-    kept, position = records.Sums(patience=-1), 0
+    kept, position = records.KeptChecksums(patience=-1), 0
     intact = [at for at in range(end) if records.check_intact(region, at, end, BASE + at) > 0]
     for at in [*intact, end]:
         assert (
@@ -131,12 +131,12 @@ def test_headers_in_one_another_are_not_summed_up_again_and_again(magic: int) ->
     sound = record_at(BASE + size)
     region, end = Region(bytes(log) + sound), size + len(sound)
     assert records.check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
-    sums = records.Sums()
+    sums = records.KeptChecksums()
     for position in range(step * (count - 1), -1, -step * 7):  # as entries may lead there, in any order
         assert records.check_intact(region, position, end, BASE + position, sums) == records.BAD_BODY_CRC
     assert records.check_intact(region, size, end, BASE + size, sums) == len(sound)
     assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
-    sums = records.Sums()
+    sums = records.KeptChecksums()
     assert records.find_record(region, 0, end, BASE, sums) == size
     assert records.walk_records(region, 0, end, BASE, BASE + end, True, sums).code == records.BAD_BODY_CRC
     assert records.find_record(region, 1, end, BASE, sums) == size
