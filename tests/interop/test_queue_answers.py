@@ -72,6 +72,7 @@ def offset_asked(broker, code, topic, queue_id, **more) -> int:
 
 
 @pytest.mark.untraced
+@pytest.mark.parametrize("version", ["5.5.0"], indirect=True)  # 4.9 finds no minimum among expired messages
 def test_bounds_times_and_pulls_are_those_of_the_store_classes(store, oracle, tmp_path) -> None:
     shutil.copytree(store, tmp_path / "store")
     assert oracle.load(tmp_path / "store", Sizes(4096, 400, 920, 97)).is_loaded
