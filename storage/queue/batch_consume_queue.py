@@ -41,7 +41,7 @@ from storage.queue.queue_files import UnitBlocks
 from storage.queue.queue_hole import UNKNOWN, QueueHole
 from storage.queue.queue_holes import LostQueues, QueueHoles
 from storage.queue.queue_record import QueueName, batch_in
-from storage.queue.unit_reader import LOST, UnitReader, units_in_log
+from storage.queue.unit_reader import LOST, UnitReader, entries_between, units_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queue.unit_struct import Unit
 from storage.ranges import Range
@@ -205,9 +205,15 @@ class BatchConsumeQueue(FileQueue, Batches):
 
     def sound_from(self, queue_offset: int) -> int:
         minimum, end, count = self._bounds or finish(self._measure())
-        number = finish(self._number_at(max(queue_offset, minimum)))
+        first = max(queue_offset, minimum, 0)
+        number = finish(self._number_at(first))
         found = count if number is None else finish(next_sound(self, number, count))
-        return max(finish(self._raw(found))[4], queue_offset) if found < count else end
+        stop = max(finish(self._raw(found))[4], first) if found < count else max(end, first)
+        in_log = (each for each in entries_between(self, first, stop) if each.size != LOST)
+        times = self._commit_log.store_timestamp_at
+        return next(
+            (max(each.queue_offset, first) for each in in_log if times(each.physical_offset, each.size) >= 0), stop
+        )
 
     def extension_at(self, tags_code: int) -> Lookup[ConsumeQueueExtUnit | None]:
         """Return None, since queues of batches have no extension."""

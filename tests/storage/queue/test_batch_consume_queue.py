@@ -45,6 +45,16 @@ def test_outside_its_bounds_a_queue_has_no_batch(tmp_path: Path) -> None:
         assert queue.store_timestamp_at(queue_offset) == -1
 
 
+def test_behind_a_lost_batch_the_next_one_is_that_of_the_log(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2] * 10)
+    image, lost = QueueImage(directory_of(tmp_path), 46), writer.records[4]
+    image.put(4, b"\xff" * 46)
+    image.put(5, b"\xff" * 46)
+    put(tmp_path / "commitlog" / f"{0:020d}", lost.physical_offset, bytes(lost.total_size))
+    found = [batch_queue(tmp_path, "B").sound_from(queue_offset) for queue_offset in range(21)]
+    assert found == [10 if number in (8, 9) else number for number in range(21)]
+
+
 def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     first = writer.append_inner_batch("B", [(b"", {})] * 3)
