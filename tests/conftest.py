@@ -27,6 +27,11 @@ settings.register_profile("fuzz", settings.get_profile("default"), derandomize=F
 settings.load_profile("default")
 
 
+# Garbage of this process is none of a forked child: to delete a channel of gRPC there waits for a thread that only the
+# parent has.
+os.register_at_fork(after_in_child=gc.freeze)
+
+
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
 
