@@ -2,8 +2,8 @@
 
 The broker's own search (:mod:`storage.queue._time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
-queue, as they do but for a clock that was set back. In place of a message that is lost counts the
-next that is not, be its unit damaged or not.
+queue, as they do but for a clock that was set back. In place of a message that is lost counts the next that is not, be
+its unit damaged or not.
 """
 
 from bisect import bisect_left
